@@ -167,6 +167,7 @@ class BayesianNetwork:
             ValueError: If it, or a table that has to be summed up for it, has more cells than the limit.
         """
         needed = self._ancestors(attributes)
+        self._check_cells(attributes, limit)
         nodes = [node for node in self.nodes if node.attribute in needed]
         live: list[str] = []
         joint: Floats = np.ones(())

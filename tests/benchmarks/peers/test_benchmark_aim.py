@@ -52,10 +52,10 @@ def marginal(joint: np.ndarray, clique: tuple[int, ...]) -> np.ndarray:
     return table.transpose(np.argsort(np.argsort(clique)))
 
 
-def fitted(model: ModuleType, joint: np.ndarray, total: int = 10_000) -> object:
+def fitted(model: ModuleType, joint: np.ndarray, steps: int, total: int = 10_000) -> object:
     cliques = [model.ordered(SIZES, c) for c in (*CYCLE, (4,))]
     exact = [model.Measurement(c, total * marginal(joint, c), 1.0) for c in cliques]
-    return model.estimated(SIZES, exact, total, steps=3_000)
+    return model.estimated(SIZES, exact, total, steps=steps)
 
 
 def test_a_junction_tree_holds_each_measured_clique_and_every_attribute_in_one_piece(
@@ -86,7 +86,7 @@ def test_propagation_agrees_with_the_sum_over_all_cells(model: ModuleType) -> No
 def test_the_model_of_exact_marginals_is_the_distribution_of_largest_entropy(
     model: ModuleType, joint: np.ndarray
 ) -> None:
-    made = fitted(model, joint)
+    made = fitted(model, joint, steps=3_000)
     every = [c for k in (1, 2, 3) for c in itertools.combinations(range(len(SIZES)), k)]
     for clique in (model.ordered(SIZES, c) for c in every):  # also those that no clique of the tree holds
         assert made.marginal(clique) / 10_000 == pytest.approx(marginal(joint, clique), abs=2e-3)
@@ -105,7 +105,7 @@ def test_repeated_measurements_count_by_their_precision(model: ModuleType) -> No
 def test_drawn_records_have_the_expected_counts_but_for_rounding(
     model: ModuleType, joint: np.ndarray
 ) -> None:
-    made = fitted(model, joint)
+    made = fitted(model, joint, steps=500)
     codes = made.records(10_000, np.random.default_rng(1))
     root = made.tree.cliques[0]
     cells = np.ravel_multi_index(tuple(codes[list(root)]), made.tree.shape(root))

@@ -10,7 +10,7 @@ from deploy.local.samples.synthetic_adult import synthetic_adult
 def test_a_short_year_holds_and_says_what_it_costs() -> None:
     table = of_frame(synthetic_adult(1_000, rng=np.random.default_rng(1)), "made")
     section = incremental.run(
-        table, cases=[(0.05, 2, 1.0)], unique=[(0.05, "unknown", 3, 1.0)], persons=200, weeks=5, sizes=()
+        table, cases=[(0.05, 2, 1.0)], unique=[(0.05, "unknown", 3, 1.0)], persons=200, weeks=3, sizes=()
     )
     text = "\n".join(section.blocks)
     assert "**Holds**: no value is certain by subtraction" in text

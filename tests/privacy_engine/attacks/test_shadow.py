@@ -30,9 +30,8 @@ def memorizing(table: pd.DataFrame, rng: np.random.Generator) -> pd.DataFrame:
 
 
 def private(table: pd.DataFrame, rng: np.random.Generator) -> pd.DataFrame:
-    released: pd.DataFrame = (
-        load_method("latent_class", epsilon=1.0, replicates=0).release(table, SCHEMA, rng).table
-    )
+    method = load_method("latent_class", epsilon=1.0, classes=8, fits=1, replicates=0)
+    released: pd.DataFrame = method.release(table, SCHEMA, rng).table
     return released
 
 

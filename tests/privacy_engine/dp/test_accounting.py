@@ -4,6 +4,7 @@ import dataclasses
 import json
 import math
 from fractions import Fraction
+from functools import cache
 
 import pytest
 from hypothesis import given
@@ -25,7 +26,8 @@ SCHEMA = DataSchema.from_dict(
 CLAIM = PrivacyLoss(epsilon=1.0, neighbours=Neighbours.REPLACE_ONE)
 
 
-def books() -> list[Spend]:
+@cache
+def books() -> tuple[Spend, ...]:
     """Two picks on one sample of 40 of 100 records and two tables, together epsilon 1."""
     structure, *tables = split(1.0, [2, 1, 1])
     one = split(inner_epsilon(structure, Fraction(40, 100)), [1, 1])[0]
@@ -38,7 +40,7 @@ def books() -> list[Spend]:
         runs=2,
         sample=(40, 100),
     )
-    return [picks, *(laplace(epsilon) for epsilon in tables)]
+    return (picks, *(laplace(epsilon) for epsilon in tables))
 
 
 def laplace(epsilon: float) -> Spend:

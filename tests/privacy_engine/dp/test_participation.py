@@ -159,12 +159,9 @@ def test_one_person_more_or_less_shows_no_more_than_epsilon_in_the_number_of_rec
     runs, others = 300, ["b", "b", "c", "c", "d", "d"]
     with_a, without = (
         np.array(
-            [
-                len(with_noisy_number(rows_of(p), Contribution(max_rows=2), PureNoise(2.0), 2.0))
-                for _ in range(runs)
-            ]
+            [len(with_noisy_number(rows, Contribution(max_rows=2), PureNoise(2.0), 2.0)) for _ in range(runs)]
         )
-        for p in (["a", "a", *others], others)
+        for rows in map(rows_of, (["a", "a", *others], others))
     )
     for least in range(5, 9):
         assert loss_shown(with_a >= least, without >= least) <= 2.0

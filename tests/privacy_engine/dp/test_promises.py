@@ -48,7 +48,7 @@ def spent(ledger: BudgetLedger) -> float:
 
 
 def test_many_bookings_under_a_promise_count_as_the_promise_once(ledger: BudgetLedger, clock: Clock) -> None:
-    for week in range(52):
+    for week in range(6):
         book(ledger, f"week {week}")
         assert spent(ledger) == 2.0
         clock.now += timedelta(days=7)

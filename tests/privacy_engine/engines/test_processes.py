@@ -78,9 +78,10 @@ def test_without_records_there_is_no_fragment(engine: LocalEngine, tmp_path: Pat
 
 
 def test_a_process_that_is_killed_is_replaced_and_its_fragment_done_again(
-    engine: LocalEngine, paths: list[str], tmp_path: Path
+    spill: Path, paths: list[str], tmp_path: Path
 ) -> None:
-    found = list(engine.apply_by_fragment(paths, Modulo("n", 5), KilledOnce(tmp_path, fragment=2)))
+    with LocalEngine(memory=500_000_000, spill=spill, processes=1) as engine:
+        found = list(engine.apply_by_fragment(paths, Modulo("n", 5), KilledOnce(tmp_path, fragment=2)))
     assert (tmp_path / "killed").exists()
     assert sorted((f["fragment"], f["rows"]) for f in found) == [(i, 20) for i in range(5)]
 

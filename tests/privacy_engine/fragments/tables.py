@@ -35,7 +35,7 @@ SCHEMA = DataSchema.from_dict(
 DISEASES = ("cold", "flu", "gout", "none")
 
 
-def people(n: int = 3000, seed: int = 3) -> pd.DataFrame:
+def people(n: int = 1600, seed: int = 3) -> pd.DataFrame:
     """Records whose disease depends on the age: no part of them has the table's distribution."""
     rng = np.random.default_rng(seed)
     age = rng.integers(18, 90, n)

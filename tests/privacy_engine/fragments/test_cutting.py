@@ -35,7 +35,7 @@ def test_sizes_are_those_of_the_whole_table() -> None:
 
 
 def test_median_cuts_are_even() -> None:
-    table = people()
+    table = people(3000)
     found = sizes(cut(table, KNOWN.select(["age"]), len(table), 400, rule=CutRule.WIDEST), table)
     assert max(found) < 1.5 * min(found)
 

@@ -127,7 +127,7 @@ def test_a_close_release_in_fragments_loses_little_more_than_the_whole(
     name: str, engine: Engine, tmp_path: Path
 ) -> None:
     """Classes are composed for the whole table's distribution, and counted on the bytes of the join."""
-    method, table = load_method(name, k=5, require=({**T, "t": 0.2},)), people()
+    method, table = load_method(name, k=5, require=({**T, "t": 0.2},)), people(3000)
     plan = planned(engine, tmp_path, table, method, SCHEMA, 1000)
     assert plan.fragments >= 3
     together = released(plan, table, method)
@@ -144,7 +144,7 @@ def test_a_fragment_whose_mix_is_too_far_from_the_table_is_released_with_its_nei
     engine: Engine, tmp_path: Path
 ) -> None:
     """All who are over 60 have one disease: no part of them alone is within t of the table."""
-    table = people()
+    table = people(3000)
     table.loc[table["age"] >= 60, "disease"] = "gout"
     method = load_method("bottom_up", k=5, require=({**T, "t": 0.2},))
     plan = planned(engine, tmp_path, table, method, SCHEMA, 500)
@@ -218,7 +218,7 @@ def test_suppression_keeps_the_other_guarantees(engine: Engine, tmp_path: Path) 
 
 
 def test_values_that_no_model_is_about_are_not_held_in_memory(engine: Engine, tmp_path: Path) -> None:
-    table = people().assign(disease=[f"disease {i}" for i in range(3000)])
+    table = people().assign(disease=[f"disease {i}" for i in range(1600)])
     method = load_method("bottom_up", k=5)
     plan = planned(engine, tmp_path, table, method, SCHEMA, 500)
     assert not plan.whole.sensitive

@@ -66,6 +66,7 @@ def test_the_uniqueness_of_a_population_of_the_models_kind_is_found(share: float
 
 
 @pytest.mark.skipif("PRIVACY_DATA" not in os.environ, reason="needs the folder PRIVACY_DATA")
+@pytest.mark.quick("0.05")  # the harder one
 @pytest.mark.parametrize("share", [0.05, 0.2])
 def test_the_uniqueness_of_adult_is_found_from_samples_of_it(share: float) -> None:
     from benchmarks.tables import adult

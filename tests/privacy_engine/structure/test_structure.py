@@ -48,9 +48,9 @@ def test_intervals_have_the_form_of_the_release_that_it_shows(intervals: str) ->
     assert list(made.table) == list(shown.table)
 
 
-def test_twenty_files_are_the_same_whatever_the_records() -> None:
+def test_files_are_the_same_whatever_the_records() -> None:
     tables = people(40, seed=1), people(80, seed=2).iloc[::-1], people(5).iloc[:0]
-    for seed in range(20):
+    for seed in range(4):
         first, *others = (released(table, seed).table for table in tables)
         for other in others:
             pd.testing.assert_frame_equal(first, other)

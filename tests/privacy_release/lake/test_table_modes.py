@@ -1,5 +1,6 @@
 """Which releases a table holds in each mode, and what becomes of those that it holds no more."""
 
+import shutil
 import threading
 from collections.abc import Callable, Mapping
 from contextlib import suppress
@@ -519,13 +520,16 @@ def test_ended_before_any_write_a_retry_ends_as_if_nothing_had_happened(tmp_path
             return publish_and_settle(place, apart, key, end_before, crash, patch)
         return None
 
+    home, published = tmp_path / "home", tmp_path / "published"
+    place, apart = Lake(root=str(home / "lake")), Lake(root=str(home / "apart"))
+    home.mkdir()
+    rules = TableRules(mode=PublishMode.SNAPSHOT, superseded=Superseded.HISTORY, history=apart, grace=NOW)
+    send(place, "a", "old", rules, manifest=CHECKABLE, signer=signer)
+    home.rename(published)
     writes, unproven = 0, 0
     for end_before in range(1, 100):
-        home = tmp_path / f"ended before {end_before}"
-        place, apart = Lake(root=str(home / "lake")), Lake(root=str(home / "apart"))
-        home.mkdir()
-        rules = TableRules(mode=PublishMode.SNAPSHOT, superseded=Superseded.HISTORY, history=apart, grace=NOW)
-        send(place, "a", "old", rules, manifest=CHECKABLE, signer=signer)
+        shutil.rmtree(home, ignore_errors=True)
+        shutil.copytree(published, home)
         done = attempt(place, apart, end_before)
         if done is not None:
             writes = done

@@ -32,13 +32,14 @@ MEGABYTE = 2**20
 
 @pytest.fixture(scope="module")
 def people(tmp_path_factory: pytest.TempPathFactory) -> Lake:
-    """A lake with one small release."""
+    """A lake with one small release, which was queried once."""
     folder = tmp_path_factory.mktemp("people")
     lake, staged, report = Lake(root=str(folder / "lake")), folder / "staged.parquet", folder / "report.html"
     pq.write_table(pa.table({"age": [30] * 4, "illness": ["flu", "cold"] * 2}), staged)
     report.write_text("<p>fine</p>")
     manifest = {"method": "mondrian", "measured": [], "loss": None}
     publish(lake.table("people"), "r1", staged, manifest, report, expected_sha256=sha256_file(staged))
+    answer(lake, "FROM people")  # what a first query imports is no memory of a later one
     return lake
 
 
@@ -101,8 +102,6 @@ def test_no_heavy_statement_outlives_its_deadline(
     people: Lake, processes: list[QueryProcess], family: str
 ) -> None:
     """120 of them, by family: no list of a few finds the statement that cannot be stopped."""
-    answer(people, "FROM people")
-    processes.clear()
     before = peak()
     for sql in [sql for name, sql in STATEMENTS if name == family]:
         with suppress(QueryError):  # some are quick enough, or refused before they run
@@ -117,14 +116,14 @@ def test_no_heavy_statement_outlives_its_deadline(
     "sql",
     [
         "SELECT list(i) FROM people, range(1000000000) t(i)",
-        "SELECT max(length(repeat('x', 4000000000))) FROM people",
-        "SELECT len(list_sort(range(900000000, 0, -1))) FROM people",
+        # Other ways to take it; the limits themselves are compared below.
+        pytest.param("SELECT max(length(repeat('x', 4000000000))) FROM people", marks=pytest.mark.slow),
+        pytest.param("SELECT len(list_sort(range(900000000, 0, -1))) FROM people", marks=pytest.mark.slow),
     ],
 )
 def test_query_that_takes_all_memory_is_refused_and_costs_the_caller_none(
     people: Lake, processes: list[QueryProcess], sql: str
 ) -> None:
-    answer(people, "FROM people")
     before = peak()
     with pytest.raises(QueryError, match=r"memory|while it read values"):
         answer(people, sql, limits=Limits(memory=200_000_000, seconds=200))
@@ -151,7 +150,6 @@ def test_a_query_ends_below_its_limit_and_below_a_gigabyte_by_default(people: La
 def test_answer_of_too_many_bytes_is_refused_before_it_is_held(
     people: Lake, processes: list[QueryProcess], sql: str, form: str
 ) -> None:
-    answer(people, "FROM people")
     before = peak()
     with pytest.raises(QueryError, match=r"at most 100,000 bytes"):
         answer(people, sql, form=form, limits=Limits(size=100_000, seconds=200))

@@ -63,7 +63,8 @@ def test_only_attributes_of_many_values_determine_and_none_that_was_found() -> N
 
 
 def test_what_is_determined_is_kept_exactly_and_chains_are() -> None:
-    release = LatentClass(epsilon=3, replicates=0).release(table(), SCHEMA, np.random.default_rng(1))
+    method = LatentClass(epsilon=3, classes=8, fits=1, replicates=0)
+    release = method.release(table(), SCHEMA, np.random.default_rng(1))
     drawn = release.table
     assert (drawn["region"].str[1:].astype(int) == drawn["code"].str[1:].astype(int) // 2).all()
     assert (drawn["country"] == np.where(drawn["region"].str[1:].astype(int) < 5, "a", "b")).all()
@@ -75,7 +76,8 @@ def test_what_is_determined_is_kept_exactly_and_chains_are() -> None:
 
 @pytest.mark.parametrize("exceptions", [0.2, 1.0])
 def test_what_has_many_exceptions_is_left_to_the_model(exceptions: float) -> None:
-    model = LatentClass(epsilon=3, fits=1, replicates=0).measure(table(exceptions=exceptions), SCHEMA)
+    method = LatentClass(epsilon=3, classes=8, fits=1, replicates=0)
+    model = method.measure(table(exceptions=exceptions), SCHEMA)
     parents = model.structure()
     assert parents["region"] == parents["code"] == ["latent class"]
 
@@ -83,11 +85,8 @@ def test_what_has_many_exceptions_is_left_to_the_model(exceptions: float) -> Non
 @pytest.mark.parametrize("epsilon", [0.01, 0.3, 2.0, 50.0])
 @pytest.mark.parametrize("exceptions", [0.0, 1.0])
 def test_spends_add_up_to_epsilon_whatever_was_found(epsilon: float, exceptions: float) -> None:
-    spends = (
-        LatentClass(epsilon=epsilon, fits=1, replicates=0)
-        .measure(table(exceptions=exceptions), SCHEMA)
-        .spends
-    )
+    method = LatentClass(epsilon=epsilon)
+    spends = method.measured(method.coded(table(exceptions=exceptions), SCHEMA)).inputs.noise.spends
     spent = total(spends, Neighbours.REPLACE_ONE).epsilon
     assert spent <= epsilon
     assert spent == pytest.approx(epsilon, rel=1e-9)
@@ -96,11 +95,10 @@ def test_spends_add_up_to_epsilon_whatever_was_found(epsilon: float, exceptions:
 
 def test_nothing_is_looked_for_where_the_budget_could_not_tell() -> None:
     for method, rows in (
-        (LatentClass(epsilon=0.2, replicates=0), 300),
-        (LatentClass(rules=0, replicates=0), 6_000),
+        (LatentClass(epsilon=0.2), 300),
+        (LatentClass(rules=0), 6_000),
     ):
-        model = method.measure(table(rows), SCHEMA)
-        assert set(map(tuple, model.structure().values())) == {(), ("latent class",)}
+        assert method.measured(method.coded(table(rows), SCHEMA)).found == ()
 
 
 def test_all_rows_of_a_person_count() -> None:

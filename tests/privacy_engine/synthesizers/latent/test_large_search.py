@@ -113,7 +113,7 @@ def test_the_noise_of_each_step_hides_all_rows_of_a_person() -> None:
 @pytest.mark.parametrize("declared", [False, True])
 @pytest.mark.parametrize("exceptions", [0.0, 1.0])
 def test_the_books_fill_the_claim_whatever_was_found(delta: float, declared: bool, exceptions: float) -> None:
-    own, fields = method(delta=delta, replicates=0), schema(declared=declared)
+    own, fields = method(delta=delta, classes=1, replicates=0), schema(declared=declared)
     model = own.measure(table(exceptions=exceptions), fields)
     findings = check_bookkeeping(model.loss, model.spends, fields, own.privacy_loss(fields))
     assert all(finding.passed for finding in findings), findings
