@@ -388,26 +388,24 @@ def test_every_method_has_a_family_and_a_row_in_the_table() -> None:
         assert key.upper() in table, key
 
 
-def test_naming_a_method_compiles_no_other() -> None:
+def test_naming_methods_judging_and_the_command_line_load_nothing_that_they_do_not_use() -> None:
+    """One interpreter imports one after the other: what the first must not load, it had not loaded."""
     rooms = tuple(f"privacy_engine.{name}" for name in FAMILIES)
-    code = (
-        "import sys, privacy_engine.registry as r; r.method_names();"
-        f"print([m for m in sys.modules if m.startswith({(*rooms, 'numba', 'opendp')!r})])"
-    )
-    assert loaded_by(code) == "[]"
-
-
-def test_the_judge_runs_without_a_compiler() -> None:
-    code = "import sys; from privacy_engine import verify, ReleasePolicy; print('numba' in sys.modules)"
-    assert loaded_by(code) == "False"
-
-
-def test_the_command_line_starts_without_airflow() -> None:
-    code = (
-        "import sys, privacy_release.cli.main, privacy_release.running.run; privacy_release.read;"
-        "print({'airflow', 'great_expectations'} & set(sys.modules))"
-    )
-    assert loaded_by(code) == "set()"
+    code = f"""
+import sys
+import privacy_engine.registry
+privacy_engine.registry.method_names()
+print([m for m in sys.modules if m.startswith({(*rooms, "numba", "opendp")!r})])
+from privacy_engine import verify, ReleasePolicy
+print("numba" in sys.modules)
+import privacy_release.cli.main, privacy_release.running.run
+privacy_release.read
+print({{"airflow", "great_expectations"}} & set(sys.modules))
+"""
+    compiled, by_the_judge, by_the_command_line = loaded_by(code).splitlines()
+    assert compiled == "[]"
+    assert by_the_judge == "False"
+    assert by_the_command_line == "set()"
 
 
 # Speed is measured in `benchmarks/`. The first two wait for states and set clocks; this module names clocks.

@@ -311,7 +311,11 @@ def _missing(table: ReleaseTable) -> PublishError:
 
 def data_files(table: ReleaseTable, partitions: Iterable[str] | None, version: int | None = None) -> set[str]:
     """Return paths, below the lake's root, of the data files of some or all partitions at a version."""
-    delta = existing_table(table, version)
+    return data_files_in(existing_table(table, version), table, partitions)
+
+
+def data_files_in(delta: "DeltaTable", table: ReleaseTable, partitions: Iterable[str] | None) -> set[str]:
+    """Like `data_files`, at the version at which the table is open: opening reads the log."""
     with reaching(table.lake, "list the files of a release"):
         wanted = None if partitions is None else [(PARTITION, "in", list(partitions))]
         uris = delta.file_uris(file_pruning_predicate=wanted)

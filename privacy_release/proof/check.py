@@ -27,7 +27,7 @@ from privacy_release.lake.commits import newest_first
 from privacy_release.lake.log import (
     Publication,
     State,
-    data_files,
+    data_files_in,
     existing_table,
     newest,
 )
@@ -209,9 +209,9 @@ class _Check:
         if not chosen:
             what = "no current release" if release_id is None else "no such current release"
             self.say(Fault.NOTHING, f"the table has {what}", release_id)
-        checked = [found for entry in chosen if (found := self.release(entry, statements, keys, version))]
+        checked = [found for entry in chosen if (found := self.release(entry, statements, keys, delta))]
         if release_id is None:
-            self.require_no_others(current, version)
+            self.require_no_others(current, delta)
         return self.verdict(version, statements, checked)
 
     def verdict(
@@ -237,12 +237,11 @@ class _Check:
             self.say(Fault.LOG, f"the log asks of its readers what no release does: {excess}")
         return {column.name for column in table.schema().fields}
 
-    def require_no_others(self, current: Sequence[Publication], version: int) -> None:
+    def require_no_others(self, current: Sequence[Publication], delta: "DeltaTable") -> None:
         """Report rows that belong to no current release."""
-        known: set[str] = set()
-        for entry in current:
-            known |= data_files(self.table, [entry.partition], version)
-        if others := len(data_files(self.table, None, version) - known):
+        partitions = {entry.partition for entry in current}
+        known = data_files_in(delta, self.table, partitions) if partitions else set()
+        if others := len(data_files_in(delta, self.table, None) - known):
             self.say(Fault.FILES, f"the table has {others} data files of no current release")
 
     def release(
@@ -250,7 +249,7 @@ class _Check:
         entry: Publication,
         statements: Mapping[int, Statement],
         keys: Mapping[str, Validity],
-        version: int,
+        delta: "DeltaTable",
     ) -> Checked | None:
         """Check one release. None if there is no trusted statement about it."""
         release = entry.release_id
@@ -277,7 +276,7 @@ class _Check:
             found = replace(found, approval=approval, over_time=notes)
         with tempfile.TemporaryDirectory(prefix="privacy-release-check-") as folder:
             try:
-                rows = self.rows(entry, statement, keys, version, Path(folder))
+                rows = self.rows(entry, statement, keys, delta, Path(folder))
             except (FaultError, IntegrityError, PublishError) as error:
                 self.say(error.fault if isinstance(error, FaultError) else Fault.FILES, str(error), release)
                 return found
@@ -308,7 +307,7 @@ class _Check:
         entry: Publication,
         statement: Statement,
         keys: Mapping[str, Validity],
-        version: int,
+        delta: "DeltaTable",
         folder: Path,
     ) -> "_Rows":
         """Check the data files and their rows against what was signed.
@@ -327,7 +326,7 @@ class _Check:
         staged = _staged_files(self.table.name, statement.note)
         if staged and staged != signed:
             raise FaultError(Fault.FILES, "the data files of its commit are not the files that were verified")
-        paths = sorted(data_files(self.table, [entry.partition], version))
+        paths = sorted(data_files_in(delta, self.table, [entry.partition]))
         copies = []
         for number, path in enumerate(paths):
             copy, digest = folder / f"{number}.parquet", hashlib.sha256()

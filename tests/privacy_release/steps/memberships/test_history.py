@@ -46,6 +46,8 @@ from privacy_release.workarea.parquet import parquet_bytes, read_private, write_
 from privacy_release.workarea.people import Identification
 from privacy_release.workarea.references import ReportRef, StagedRelease
 from tests import tables
+from tests.beginnings import Beginnings
+from tests.privacy_release.steps.memberships.conftest import hashed
 
 KEY = "a secret of the tests alone, long enough"
 SCHEMA = {
@@ -99,8 +101,16 @@ def context(task_id: str, run_id: str, partition: str | None = None) -> Any:
 class Runs:
     """Runs of one release through its operators."""
 
-    def __init__(self, folder: Path, lake: Lake) -> None:
-        self.folder, self.lake = folder, lake
+    def __init__(self, folder: Path, lake: Lake, beginnings: Beginnings) -> None:
+        self.folder, self.lake, self.beginnings = folder, lake, beginnings
+
+    def first(self, *rules: Any) -> None:
+        """Release `patients(SORTED)` as `first`, once for all tests."""
+        self.beginnings.after(
+            ("operators", json.dumps(rules), hashed()),
+            [Path(self.lake.root), self.folder / "curator"],
+            lambda: self.release(patients(SORTED), "first", *rules),
+        )
 
     def stage(self, table: pd.DataFrame, run_id: str, outliers: bool = False, **ingest: Any) -> Any:
         source = self.folder / f"{run_id}.parquet"
@@ -155,8 +165,8 @@ class Runs:
 
 
 @pytest.fixture
-def runs(tmp_path: Path, airflow_lake: Lake, work_root: Path) -> Runs:
-    return Runs(tmp_path, airflow_lake)
+def runs(tmp_path: Path, airflow_lake: Lake, work_root: Path, beginnings: Beginnings) -> Runs:
+    return Runs(tmp_path, airflow_lake, beginnings)
 
 
 def kept(private: Path) -> list[Path]:
@@ -166,7 +176,7 @@ def kept(private: Path) -> list[Path]:
 def test_releases_that_single_people_out_together_are_caught_before_the_second_is_published(
     runs: Runs, airflow_lake: Lake
 ) -> None:
-    runs.release(patients(SORTED), "first")
+    runs.first()
     assert runs.verify(runs.stage(patients(SHUFFLED), "alone"), "alone", K10)[
         "passed"
     ]  # by itself it is 10-anonymous
@@ -179,20 +189,20 @@ def test_releases_that_single_people_out_together_are_caught_before_the_second_i
 
 
 def test_the_same_classes_may_be_published_again(runs: Runs, airflow_lake: Lake) -> None:
-    runs.release(patients(SORTED), "first", ACROSS, INVARIANT)
+    runs.first(ACROSS, INVARIANT)
     runs.release(patients(SORTED), "second", ACROSS, INVARIANT)
     assert len(releases(airflow_lake.table("people"))) == 2
 
 
 def test_other_people_may_be_published_beside_the_first(runs: Runs, airflow_lake: Lake) -> None:
-    runs.release(patients(SORTED), "first")
+    runs.first()
     runs.release(patients(SHUFFLED, first=500), "second")
     assert len(releases(airflow_lake.table("people"))) == 2
 
 
 def test_sensitive_values_that_change_in_a_class_are_caught(runs: Runs, airflow_lake: Lake) -> None:
     table = patients(SORTED)
-    runs.release(table, "first", INVARIANT)
+    runs.first(INVARIANT)
     changed = table.assign(disease=table["disease"].where(table["age"] != 5, "gout"))
     with pytest.raises(AirflowFailException, match=r"m_invariance\(m=2\) measured 0,"):
         runs.release(changed, "second", INVARIANT)
@@ -250,7 +260,7 @@ def test_what_is_kept_is_for_the_service_user_alone_and_names_no_one(runs: Runs,
 
 
 def test_no_person_leaves_the_private_files(runs: Runs, airflow_lake: Lake, private: Path) -> None:
-    runs.release(patients(SORTED), "first")
+    runs.first()
     table = pd.read_parquet(kept(private)[0])
     private_texts = [*table["person"], *table["value mark of disease"]]
     for file in (path for path in airflow_lake.folder.rglob("*") if path.is_file()):
@@ -275,7 +285,7 @@ def test_nothing_is_kept_of_a_release_that_was_not_published(runs: Runs, private
 def test_what_is_kept_goes_with_a_retraction_and_counts_no_more(
     runs: Runs, airflow_lake: Lake, private: Path, way: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    runs.release(patients(SORTED), "first")
+    runs.first()
     if way == "operator":
         RetractOperator(task_id="retract", name="people", release="first", reason="a mistake").execute(
             context("retract", "later")
@@ -290,7 +300,7 @@ def test_the_values_of_classes_are_kept_and_a_newcomer_is_found_by_subtracting(
     runs: Runs, airflow_lake: Lake
 ) -> None:
     first = patients(SORTED)
-    runs.release(first, "first", SUBTRACTED)
+    runs.first(SUBTRACTED)
     newcomer = pd.DataFrame({"patient": ["patient-999"], "age": [5], "disease": ["flu"]})
     staged = runs.stage(pd.concat([first, newcomer], ignore_index=True), "second")
     said = r"difference 0, correction 0; not judged: population \(not named by the policy\)\)"
@@ -318,7 +328,7 @@ BY_CORRECTION = {"model": "republication", "k": 2, "m": 2, "attackers": ["differ
 
 
 def test_a_corrected_record_is_found_among_releases(runs: Runs) -> None:
-    runs.release(patients(SORTED), "first", BY_CORRECTION)
+    runs.first(BY_CORRECTION)
     staged = runs.stage(corrected(patients(SORTED), 5), "second")
     with pytest.raises(AirflowFailException, match="difference 10, correction 0; not judged"):
         runs.verify(staged, "second", BY_CORRECTION)
@@ -349,7 +359,7 @@ def test_what_was_judged_over_time_stands_in_report_question_and_manifest(
 
 
 def test_corrections_of_several_people_of_a_class_hide_each_other(runs: Runs) -> None:
-    runs.release(patients(SORTED), "first", BY_CORRECTION)
+    runs.first(BY_CORRECTION)
     two = over_time(runs.verify(runs.stage(corrected(patients(SORTED), 5, 6), "two"), "two", BY_CORRECTION))
     assert two["passed"]
     assert "difference 10, correction 2; not judged" in two["note"]
@@ -429,7 +439,7 @@ def test_a_register_that_was_changed_since_stops_the_next_release(
 
 @pytest.mark.usefixtures("without_hashes")
 def test_of_a_file_without_marks_corrections_are_not_judged(runs: Runs, private: Path) -> None:
-    runs.release(patients(SORTED), "first")
+    runs.first()
     (path,) = kept(private)
     pd.read_parquet(path).drop(columns="value mark of disease").to_parquet(path, index=False)
     staged = runs.stage(corrected(patients(SORTED), 5), "second")
@@ -459,7 +469,7 @@ def test_marks_of_an_earlier_version_are_read_for_persons_in_the_source(runs: Ru
 
 @pytest.mark.usefixtures("without_hashes")
 def test_marks_that_were_exchanged_stop_the_next_release(runs: Runs, private: Path) -> None:
-    runs.release(patients(SORTED), "first")
+    runs.first()
     (path,) = kept(private)
     table = pd.read_parquet(path)
     table["value mark of disease"] = np.roll(table["value mark of disease"], 1)
@@ -479,7 +489,7 @@ def test_the_attack_subtracts_what_is_kept_of_earlier_releases(
     runs: Runs, airflow_lake: Lake, came: pd.DataFrame, certain: int
 ) -> None:
     first = patients(SORTED)
-    runs.release(first, "first")
+    runs.first()
     people = pd.concat([first, came], ignore_index=True) if certain else first
     staged = StagedRelease.from_ref(runs.stage(people, "second"))
     before = EarlierReleases(named=airflow_lake.table("people"))
@@ -502,7 +512,7 @@ def test_the_attack_subtracts_what_is_kept_of_earlier_releases(
 def test_of_a_file_without_the_values_of_classes_departures_are_counted_only(
     runs: Runs, private: Path
 ) -> None:
-    runs.release(patients(SORTED), "first")
+    runs.first()
     (path,) = kept(private)
     table = pd.read_parquet(path).drop(columns="values of disease")
     table.to_parquet(path, index=False)
@@ -523,7 +533,7 @@ def test_an_earlier_release_that_nothing_is_kept_of_stops_the_next_one(runs: Run
 
 
 def test_another_key_stops_the_next_release(runs: Runs, monkeypatch: pytest.MonkeyPatch) -> None:
-    runs.release(patients(SORTED), "first")
+    runs.first()
     set_key(monkeypatch, KEY.upper())
     with pytest.raises(AirflowFailException, match="recorded with another key"):
         runs.release(patients(SORTED), "second")
@@ -531,7 +541,7 @@ def test_another_key_stops_the_next_release(runs: Runs, monkeypatch: pytest.Monk
 
 @pytest.mark.usefixtures("without_hashes")
 def test_a_file_that_was_damaged_stops_the_next_release(runs: Runs, private: Path) -> None:
-    runs.release(patients(SORTED), "first")
+    runs.first()
     (path,) = kept(private)
     path.write_bytes(path.read_bytes()[:-20])
     with pytest.raises(AirflowFailException, match="must be a whole Parquet file"):
@@ -659,7 +669,7 @@ def test_people_who_were_kept_as_written_are_recognised(runs: Runs, private: Pat
 @pytest.mark.usefixtures("without_hashes")
 def test_a_person_in_two_records_of_what_was_kept_as_written_is_refused(runs: Runs, private: Path) -> None:
     table = patients(SORTED)
-    runs.release(table, "first")
+    runs.first()
     people = Identification(column="patient", key=KEY)
     path = kept(private)[0]
     frame = pd.read_parquet(path).drop(columns="form of the identifiers")
@@ -671,7 +681,7 @@ def test_a_person_in_two_records_of_what_was_kept_as_written_is_refused(runs: Ru
 
 
 def test_people_of_normal_forms_are_not_looked_for_among_exact_ones(runs: Runs) -> None:
-    runs.release(patients(SORTED), "first")
+    runs.first()
     exact = SCHEMA | {"patient": {"role": "identifier", "exact": {"allow": "case is part of the number"}}}
     with pytest.raises(AirflowFailException, match="restore `exact` as the schema had it"):
         runs.release(patients(SORTED), "second", schema=exact)

@@ -54,8 +54,10 @@ from privacy_release.workarea.parquet import parquet_bytes, write_private
 from privacy_release.workarea.people import Identification
 from privacy_release.workarea.references import plain
 from tests import tables
+from tests.beginnings import Beginnings
 from tests.children.fault_points import Crash
 from tests.privacy_release.proof.signed_tables import InterruptedSigner, Killed
+from tests.privacy_release.steps.memberships.conftest import hashed
 
 QUASI = ["age_from", "age_to", "zip"]  # as they are released
 KEY = "a secret of the tests alone, long enough"
@@ -113,10 +115,21 @@ def specified(home: Path) -> Specified:
 class Runs:
     """Runs of releases, whose people are known by name afterwards."""
 
-    def __init__(self, folder: Path, lake: Lake) -> None:
-        self.folder, self.lake = folder, lake
+    def __init__(self, folder: Path, lake: Lake, beginnings: Beginnings) -> None:
+        self.folder, self.lake, self.beginnings = folder, lake, beginnings
         self.people: dict[str, Classes] = {}
         self.values: dict[str, Values] = {}
+
+    def first(self, spec: ReleaseSpec) -> None:
+        """Release the specification `FIRST` of a home as `1`, once for all tests."""
+
+        def work() -> tuple[Classes, Values]:
+            self.run(spec, "1")
+            return self.people["1"], self.values["1"]
+
+        folders = [Path(self.lake.root), self.folder / "curator"]
+        found = self.beginnings.after(("FIRST", hashed()), folders, work)
+        self.people["1"], self.values["1"] = found
 
     def run(self, spec: ReleaseSpec, release: str) -> Outcome:
         names = pd.read_parquet(self.folder / "home" / "include" / "people.parquet")["name"]
@@ -152,14 +165,14 @@ class Runs:
 
 
 @pytest.fixture
-def runs(tmp_path: Path, lake: Lake) -> Runs:
-    return Runs(tmp_path, lake)
+def runs(tmp_path: Path, lake: Lake, beginnings: Beginnings) -> Runs:
+    return Runs(tmp_path, lake, beginnings)
 
 
 def test_the_same_people_by_another_method_are_refused_or_made_with_the_history(
     specified: Specified, runs: Runs, lake: Lake
 ) -> None:
-    runs.run(specified(FIRST), "1")
+    runs.first(specified(FIRST))
     other = {"method": "bottom_up", "k": 5, "l": 2, "seed": 11}
     with pytest.raises(
         VerificationError,
@@ -275,7 +288,7 @@ def test_someone_who_does_not_know_who_left_has_its_own_reading(
 
 def first_of(spec: ReleaseSpec, runs: Runs, private: Path) -> Path:
     """What is kept of the people of a first release."""
-    runs.run(spec, "1")
+    runs.first(spec)
     (path,) = private.rglob("*.parquet")
     return path
 
@@ -372,7 +385,7 @@ def test_a_policy_that_asks_nothing_across_releases_still_stops_who_was_overtake
 
 
 def test_a_run_that_is_repeated_publishes_nothing_twice(specified: Specified, runs: Runs, lake: Lake) -> None:
-    runs.run(specified(FIRST), "1")
+    runs.first(specified(FIRST))
     spec = specified({"method": "bottom_up", "k": 5, "l": 2, "seed": 11})
     assert not runs.run(spec, "2").published.already
     assert runs.run(spec, "2").published.already
@@ -402,7 +415,7 @@ def test_a_retry_of_a_run_that_ended_publishes_its_release_once_with_the_record_
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """No release is ever in the lake without the record of its people, whenever its run ends."""
-    runs.run(specified(FIRST), "1")
+    runs.first(specified(FIRST))
     spec = specified({"method": "bottom_up", "k": 5, "l": 2, "seed": 11})
     if end == "crash":
         with monkeypatch.context() as patch:
