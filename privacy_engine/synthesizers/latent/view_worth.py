@@ -68,8 +68,10 @@ def worthwhile(
     figure = np.array([related_dependence(inputs, plan.free)])
     noisy = inputs.noise.add(figure, look, change, target=inputs.names(plan.free))
     left = rounded_down(Fraction(whole) - Fraction(look))
-    is_seen = noisy[0] > paying + CLEAR * scale
-    return plan_of(inputs, plan.free, left) if is_seen else BudgetPlan.alone(inputs, plan.free, left)
+    if noisy[0] <= paying + CLEAR * scale:
+        return BudgetPlan.alone(inputs, plan.free, left)
+    # A little less for each view, but as many as before: where few are planned, one less would cost more.
+    return replace(plan_of(inputs, plan.free, left), planned_with=plan.for_views)
 
 
 def related_dependence(inputs: Inputs, free: Sequence[int]) -> int:

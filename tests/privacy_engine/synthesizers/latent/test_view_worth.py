@@ -73,6 +73,21 @@ def test_views_follow_with_all_their_budget_if_dependences_are_seen(delta: float
     assert found.for_choices + found.for_views + look == pytest.approx(inputs.noise.whole)
 
 
+@pytest.mark.parametrize("epsilon", [9.0, 12.0])
+def test_the_part_of_the_look_changes_no_view(epsilon: float) -> None:
+    """At these two, views that are planned with 3 % less are more or fewer."""
+    method = LatentClass(rules=0, epsilon=epsilon)
+    inputs, plan, found = planned(table_of("blocks of five"), epsilon=epsilon)
+    before, after = (
+        method.views_of(
+            replace(inputs, rng=np.random.default_rng(1)), GroupedAttributes.of(inputs, own, measured={})
+        )
+        for own in (plan, found)
+    )
+    assert (after.rounds, after.candidates) == (before.rounds, before.candidates)
+    assert after.for_view < before.for_view
+
+
 @pytest.mark.parametrize(("form", "n"), [("one factor", 3_000), ("independent", 1_000)])
 def test_nothing_is_spent_on_a_look_that_noise_would_decide(form: str, n: int) -> None:
     inputs, plan, found = planned(table_of(form, n=n), epsilon=1.0)
