@@ -1,4 +1,4 @@
-"""LatentClass on generated tables of ten forms: wide ones and few records, next to independent columns."""
+"""LatentClass on generated tables of eleven forms: wide ones and few records, next to independent columns."""
 
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -159,6 +159,16 @@ def pair(rng: np.random.Generator, n: int, d: int) -> Form:
     return Form(sizes, codes)
 
 
+def factor(rng: np.random.Generator, n: int, d: int) -> Form:
+    """Binary attributes that depend on one thing, as the answers of a survey do: a normal factor."""
+    hidden, codes = rng.normal(size=n), []
+    for _ in range(d):
+        loading, threshold = rng.uniform(0.5, 0.9), rng.uniform(0.0, 1.5)
+        own = rng.normal(size=n)
+        codes.append((loading * hidden + (1 - loading**2) ** 0.5 * own > threshold).astype(np.int64))
+    return Form([2] * d, codes)
+
+
 FORMS: Mapping[str, Callable[[np.random.Generator, int, int], Form]] = {
     "independent": independent,
     "blocks of five": blocks,
@@ -170,6 +180,7 @@ FORMS: Mapping[str, Callable[[np.random.Generator, int, int], Form]] = {
     "skewed": skewed,
     "mixed": mixed,
     "one pair": pair,
+    "one factor": factor,
 }
 # Records and attributes. Each form is a wide table and one of few records.
 WIDE = ((50, 50_000), (100, 50_000), (200, 50_000))
@@ -283,5 +294,5 @@ def run(
             markdown_table(head, rows),
             verdict(claim, not worse, "; ".join(worse) or f"{len(rows)} cases"),
         ),
-        source="Generated tables of ten forms.",
+        source="Generated tables of eleven forms.",
     )

@@ -137,6 +137,7 @@ class BudgetPlan:
         for_choices: Part of all choices of views.
         for_views: Part of all views.
         most_rounds: Largest number of views.
+        planned_with: Part of all views by which their number and sizes are planned; None for `for_views`.
     """
 
     free: tuple[int, ...]
@@ -147,6 +148,7 @@ class BudgetPlan:
     for_choices: float = 0.0
     for_views: float = 0.0
     most_rounds: int = 0
+    planned_with: float | None = None
 
     @classmethod
     def of(

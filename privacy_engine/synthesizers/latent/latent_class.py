@@ -25,9 +25,11 @@ network with one hidden root.
 A table with nominal attributes of 100 values or more first follows the box of ``large_search``. All steps
 here then read groups of their values, or not even these, and spend what is left.
 
-If not even a single attribute exceeds the noise, the whole budget goes to single attributes. A table of more
-than 32 attributes follows the box of ``related_pairs`` instead of steps 3 to 10, unless most of its pairs
-depend on each other. Sets of attributes that no view connects have separate classes.
+If not even a single attribute exceeds the noise, the whole budget goes to single attributes. So does all that
+is left before step 3 if dependences are worth less than what views cost single attributes (``view_worth``),
+unless ``rounds`` is given. A table of more than 32 attributes follows the box of ``related_pairs`` instead of
+steps 3 to 10, unless most of its pairs depend on each other. Sets of attributes that no view connects have
+separate classes.
 
 With Gaussian noise and few records, step 3 measures every attribute: sums over a view of many cells have more
 noise than the same part spent on its attributes, as noise adds in squares there.
@@ -36,9 +38,10 @@ Neighbour relation: one record replaced by any other, the number of records n pu
 person, see ``privacy_engine.dp.contributions``: everything with noise is a table of counts, or changes by at
 most a known multiple of such a table's change, so a person's m records count m times. Steps 4, 5, 7, 10 to
 12, the smoothing and the joining only read noisy tables and public sizes: post-processing. Steps 2, 3, 8 and
-9 compose sequentially. If step 2 finds no dependency, later steps spend its remainder: their parts depend
-only on noisy results, and the sum never exceeds epsilon, which is all that pure epsilon requires of parts
-that are chosen on the way (Rogers, Roth, Ullman, Vadhan: Privacy Odometers and Filters, 2016).
+9, and T of ``view_worth``, compose sequentially. If step 2 finds no dependency, later steps spend its
+remainder, and T decides on the parts of later steps. So parts depend only on noisy results, and their sum
+never exceeds epsilon, which is all that pure epsilon requires of parts that are chosen on the way (Rogers,
+Roth, Ullman, Vadhan: Privacy Odometers and Filters, 2016).
 
 With delta 0 the claim is of pure epsilon, and the noise discrete Laplace. With a delta > 0 it is (epsilon,
 delta), by the largest rho of zCDP that implies it: the same parts are then parts of rho, which add in the
@@ -111,6 +114,7 @@ from privacy_engine.synthesizers.latent.pair_tables import measure_pairs
 from privacy_engine.synthesizers.latent.related_pairs import WIDE, Figures, figures_part
 from privacy_engine.synthesizers.latent.view_design import Members
 from privacy_engine.synthesizers.latent.view_plan import GroupedAttributes, ViewPlan
+from privacy_engine.synthesizers.latent.view_worth import worthwhile
 from privacy_engine.synthesizers.synthesizer import Learned, Synthesizer, check_whole
 from privacy_engine.tables.domains import CodedTable
 from privacy_engine.tables.schema import DataSchema
@@ -244,8 +248,9 @@ class LatentClass(Synthesizer):
         """Steps 1 to 10 of the box above.
 
         Only `find_large`, `find_dependencies` and `measure_attributes`, through `Inputs.counts` and
-        `PartnerSearch.table`, and `choose` and `measure_view`, through `ViewPlan.counts`, read the records.
-        What they read passes through a mechanism.
+        `PartnerSearch.table`, `Figures.of` and `worthwhile`, through `excess_dependences`, and `choose` and
+        `measure_view`, through `ViewPlan.counts`, read the records. What they read passes through a
+        mechanism.
         """
         inputs = Inputs.of(coded, self.noise())
         share, large = LargeShare.of(inputs), LargeAttributes()
@@ -274,6 +279,8 @@ class LatentClass(Synthesizer):
                     large=large,
                 )
             plan = self.plan_of(inputs, free, left)
+        elif plan.joint and self.rounds is None and self.width > 1:
+            plan = worthwhile(inputs, plan, left, plan_of=self.plan_of, views_of=self.views_of)
         attributes = measure_attributes(inputs, plan)  # 3
         views = self.views_of(inputs, attributes)  # 4, 5
         counts = cache(partial(views.counts, inputs))

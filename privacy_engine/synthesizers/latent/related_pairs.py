@@ -112,12 +112,22 @@ def dependence_figures(records: WeightedRecords, free: Sequence[int]) -> tuple[i
         records: Records with the weight of each.
         free: At least two attributes.
     """
+    excess, most = np.sort(excess_dependences(records, free)), len(free) // 2
+    return int(excess[-most:].sum()) // most, int(excess[len(excess) // 2])
+
+
+def excess_dependences(records: WeightedRecords, free: Sequence[int]) -> Ints:
+    """(pairs,) the dependence of each pair in records, less what independent attributes have on average.
+
+    Args:
+        records: Records with the weight of each.
+        free: At least two attributes.
+    """
     pairs, n = np.array(list(itertools.combinations(free, 2)), dtype=np.int64), records.total
     candidates = Candidates(ids=np.arange(len(pairs)), children=pairs[:, 1], parents=pairs[:, :1])
     cells = records.sizes[pairs].prod(axis=1)
-    excess = dependence(records, candidates) // n - np.array([chance_dependence(n, int(c)) for c in cells])
-    excess, most = np.sort(excess), len(free) // 2
-    return int(excess[-most:].sum()) // most, int(excess[len(excess) // 2])
+    chance = np.array([chance_dependence(n, int(c)) for c in cells])
+    return np.asarray(dependence(records, candidates) // n - chance)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -149,7 +149,7 @@ class ViewPlan:
         if not plan.joint:
             return cls(attributes=attributes)
         # Cells of one view that had all of it; r views have r ** (1 / power) times the noise.
-        useful = inputs.n / (inputs.scale(plan.for_views, inputs.change) * theta)
+        useful = inputs.n / (inputs.scale(plan.planned_with or plan.for_views, inputs.change) * theta)
         typical = min(max((sum(sizes) / len(sizes)) ** 2, SMALL_VIEW), LARGE_PAIR)  # a pair's cells
         most = min(max(int((useful / (PAIRS_A_VIEW * typical)) ** noise.power), 1), plan.most_rounds)
         covered = attributes.coverage(attributes.views)
