@@ -46,7 +46,7 @@ for name in set(os.environ) - set(inherited_environment()) - set(embedded_enviro
 os.environ["AIRFLOW__CORE__MIN_SERIALIZED_DAG_UPDATE_INTERVAL"] = "0"
 # Idle threads of compiled loops sleep: on small tables they would spin for longer than they work.
 os.environ["OMP_WAIT_POLICY"] = "passive"
-# Those of linear algebra always spin, so it has none: in libraries that are loaded later, and in those of now.
+# Those of linear algebra always spin, so it has none: in libraries that are loaded later, and already.
 os.environ["OPENBLAS_NUM_THREADS"] = "1"
 threadpool_limits(1, user_api="blas")
 os.environ.setdefault("JDK_JAVA_OPTIONS", java_options())
