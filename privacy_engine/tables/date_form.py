@@ -197,7 +197,7 @@ class DateForm:
         SchemaError: If the parts contradict each other.
 
     >>> DateForm(clock=DATES, calendar=("month", "year")).cut_to
-    <Period.MONTH: 'month'>
+    <CalendarUnit.MONTH: 'month'>
     """
 
     clock: Clock

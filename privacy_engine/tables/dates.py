@@ -44,7 +44,11 @@ _ORDER = {period: place for place, period in enumerate(CalendarUnit)}
 def nests(fine: CalendarUnit, coarse: CalendarUnit) -> bool:
     """Return whether each period of one unit lies in one period of the other.
 
-    >>> nests(Period.DAY, Period.WEEK), nests(Period.WEEK, Period.YEAR), nests(Period.MONTH, Period.MONTH)
+    >>> (
+    ...     nests(CalendarUnit.DAY, CalendarUnit.WEEK),
+    ...     nests(CalendarUnit.WEEK, CalendarUnit.YEAR),
+    ...     nests(CalendarUnit.MONTH, CalendarUnit.MONTH),
+    ... )
     (True, False, True)
     """
     return fine is coarse or (_ORDER[fine] < _ORDER[coarse] and fine is not CalendarUnit.WEEK)
@@ -60,7 +64,7 @@ class Clock:
     >>> day = np.array([18335])
     >>> [str(DATES.labels(day, period)[0]) for period in ("day", "week", "quarter", "decade")]
     ['2020-03-14', '2020-W11', '2020-Q1', '2020s']
-    >>> DATES.labels(DATES.end(day, Period.QUARTER), Period.DAY)
+    >>> DATES.labels(DATES.end(day, CalendarUnit.QUARTER), CalendarUnit.DAY)
     ['2020-03-31']
     """
 
@@ -224,7 +228,7 @@ def calendar_hierarchy(
     Raises:
         SchemaError: If there are more than `MOST_LEAVES`.
 
-    >>> calendar_hierarchy(DATES, 18335, 18400, Period.MONTH, (Period.QUARTER,)).rows[0]
+    >>> calendar_hierarchy(DATES, 18335, 18400, CalendarUnit.MONTH, (CalendarUnit.QUARTER,)).rows[0]
     ('2020-03', '2020-Q1', '*')
     """
     first, last = clock.index(np.array([low, high]), precision).tolist()
