@@ -1,5 +1,7 @@
 """A rehearsal reads the source and does nothing else outside of its work area."""
 
+import sqlite3
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -31,6 +33,18 @@ def kept(folder: Path) -> dict[str, bytes]:
     return {str(path): path.read_bytes() for path in files if path.relative_to(folder).parts[0] != "areas"}
 
 
+def fail_on_writes(ledger: Path) -> None:
+    """Make a ledger raise an error for whatever changes it, also for what would be undone."""
+    with closing(sqlite3.connect(ledger)) as database, database:
+        names = [name for (name,) in database.execute("SELECT name FROM sqlite_master WHERE type = 'table'")]
+        for name in names:
+            for verb in ("INSERT", "UPDATE", "DELETE"):
+                database.execute(
+                    f'CREATE TRIGGER "no_{verb}_{name}" BEFORE {verb} ON "{name}" '
+                    "BEGIN SELECT RAISE(ABORT, 'a rehearsal wrote'); END"
+                )
+
+
 @pytest.mark.parametrize(
     "command",
     [
@@ -42,6 +56,7 @@ def kept(folder: Path) -> dict[str, bytes]:
 def test_a_rehearsal_writes_to_no_lake_or_ledger_and_only_its_own_page_for_the_curator(
     private: Path, tmp_path: Path, command: list[str], capsys: pytest.CaptureFixture[str]
 ) -> None:
+    fail_on_writes(tmp_path / "ledger.db")
     before = kept(tmp_path)
     assert any("_proof" in name for name in before)
     assert main([command[0], str(private), *command[1:]]) == DONE, capsys.readouterr().err
