@@ -5,6 +5,7 @@ from contextlib import closing
 from pathlib import Path
 
 import pytest
+import yaml
 
 from privacy_release.cli.main import DONE, main
 from privacy_release.plan.plan import Plan, plan_of
@@ -16,15 +17,19 @@ from tests import tables
 from tests.added_step import add_count_rows
 from tests.private_run import PRIVATE, run_private
 
+OTHER = {"method": "privbayes", "epsilon": 2}  # paid by no booking yet
+
 
 @pytest.fixture
 def private(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """The file of a private release, of which one is published where the settings say."""
+    """The file of a private release, next to one of another epsilon that is paid and published."""
     places = {"PRIVACY_LAKE": "lake", "PRIVACY_LEDGER": "ledger.db", "PRIVACY_CURATOR": "curator"}
     for name, place in {**places, "PRIVACY_WORK_AREA": "areas"}.items():
         monkeypatch.setenv(name, str(tmp_path / place))
     run_private(tmp_path, tables.people())
-    return tmp_path / "releases" / "people.yaml"
+    file = tmp_path / "releases" / "people.yaml"
+    file.write_text(yaml.safe_dump(yaml.safe_load(file.read_text()) | {"release": OTHER}))
+    return file
 
 
 def kept(folder: Path) -> dict[str, bytes]:
@@ -57,6 +62,8 @@ def test_a_rehearsal_writes_to_no_lake_or_ledger_and_only_its_own_page_for_the_c
     private: Path, tmp_path: Path, command: list[str], capsys: pytest.CaptureFixture[str]
 ) -> None:
     fail_on_writes(tmp_path / "ledger.db")
+    assert main(["run", str(private), "--release-id", "r2"]) != DONE
+    assert "SQLITE_CONSTRAINT_TRIGGER" in capsys.readouterr().err
     before = kept(tmp_path)
     assert any("_proof" in name for name in before)
     assert main([command[0], str(private), *command[1:]]) == DONE, capsys.readouterr().err
