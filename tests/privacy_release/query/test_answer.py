@@ -494,7 +494,8 @@ def test_files_that_are_erased_before_they_are_read_lead_to_the_new_answer(
 
 
 @pytest.fixture
-def asked(lake: Lake, send: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+def asked(lake: Lake, send: Any, work_root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A lake for the command, and no work area that another test has left to be swept."""
     monkeypatch.setenv("PRIVACY_LAKE", lake.root)
     send("w1", 30, columns={"share": [0.5, None, float("inf"), 1.0]})
 
