@@ -17,6 +17,7 @@ from threadpoolctl import threadpool_limits
 
 from deploy.local.embedded import checkout, embedded_environment, inherited_environment
 from privacy_release.lake.store import Lake
+from tests.collector import no_collector
 from tests.servers.java import java_options
 
 # The same examples on every run, and none judged by the clock: a busy machine must not fail a test.
@@ -76,13 +77,12 @@ def pytest_collection() -> Generator[None, object, object]:
 
     Tests import more. Walking through that as often as by default takes a tenth of their time.
     """
-    gc.disable()
-    try:
-        return (yield)
-    finally:
-        gc.freeze()
-        gc.set_threshold(5_000, 10, 50)
-        gc.enable()
+    with no_collector():
+        try:
+            return (yield)
+        finally:
+            gc.freeze()
+            gc.set_threshold(5_000, 10, 50)
 
 
 @pytest.hookimpl(wrapper=True)

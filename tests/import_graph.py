@@ -1,10 +1,11 @@
 """The import graph of the three packages, read from their source."""
 
 import ast
-import gc
 from collections.abc import Iterator, Mapping
 from functools import cache
 from pathlib import Path
+
+from tests.collector import no_collector
 
 ROOT = Path(__file__).parent.parent
 # Import name of a package -> the folder that contains it.
@@ -32,11 +33,8 @@ def modules() -> Mapping[str, Path]:
 @cache
 def tree(module: str) -> ast.Module:
     """Parse a module without the garbage collector, which would walk through all trees again and again."""
-    gc.disable()
-    try:
+    with no_collector():
         return ast.parse(modules()[module].read_text())
-    finally:
-        gc.enable()
 
 
 @cache

@@ -112,8 +112,17 @@ def dependence_figures(records: WeightedRecords, free: Sequence[int]) -> tuple[i
         records: Records with the weight of each.
         free: At least two attributes.
     """
-    excess, most = np.sort(excess_dependences(records, free)), len(free) // 2
-    return int(excess[-most:].sum()) // most, int(excess[len(excess) // 2])
+    excess = np.sort(excess_dependences(records, free))
+    return mean_of_largest(excess, len(free) // 2), int(excess[len(excess) // 2])
+
+
+def mean_of_largest(dependences: Ints, count: int) -> int:
+    """Mean of the largest dependences, rounded down: it changes by at most what each of them does.
+
+    >>> mean_of_largest(np.array([4, 1, 9]), 2)
+    6
+    """
+    return int(np.sort(dependences)[-count:].sum()) // count
 
 
 def excess_dependences(records: WeightedRecords, free: Sequence[int]) -> Ints:

@@ -35,7 +35,12 @@ from privacy_engine.synthesizers.bayes.scores import dependence_sensitivity
 from privacy_engine.synthesizers.latent.budget_plan import SEED, BudgetPlan, Inputs, split_by_size
 from privacy_engine.synthesizers.latent.latent_classes import View
 from privacy_engine.synthesizers.latent.rare_values import ValueGroups
-from privacy_engine.synthesizers.latent.related_pairs import CLEAR, MEAN_SIZE, excess_dependences
+from privacy_engine.synthesizers.latent.related_pairs import (
+    CLEAR,
+    MEAN_SIZE,
+    excess_dependences,
+    mean_of_largest,
+)
 from privacy_engine.synthesizers.latent.view_plan import GroupedAttributes, ViewPlan
 
 Floats = npt.NDArray[np.float64]
@@ -81,8 +86,7 @@ def related_dependence(inputs: Inputs, free: Sequence[int]) -> int:
         inputs: Inputs of the run, whose records are read.
         free: At least two attributes.
     """
-    most = np.sort(excess_dependences(inputs.records, free))[-related_pairs(len(free)) :]
-    return int(most.sum()) // len(most)
+    return mean_of_largest(excess_dependences(inputs.records, free), related_pairs(len(free)))
 
 
 def related_pairs(attributes: int) -> int:

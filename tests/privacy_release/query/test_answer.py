@@ -494,13 +494,13 @@ def test_files_that_are_erased_before_they_are_read_lead_to_the_new_answer(
 
 
 @pytest.fixture
-def asked(lake: Lake, send: Any, work_root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def published(lake: Lake, send: Any, work_root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A lake for the command, and no work area that another test has left to be swept."""
     monkeypatch.setenv("PRIVACY_LAKE", lake.root)
     send("w1", 30, columns={"share": [0.5, None, float("inf"), 1.0]})
 
 
-@pytest.mark.usefixtures("asked")
+@pytest.mark.usefixtures("published")
 def test_command_prints_a_table_and_each_source_apart(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["query", "SELECT illness, count(*) AS people FROM people GROUP BY 1 ORDER BY 1"]) == DONE
     out, err = capsys.readouterr()
@@ -515,7 +515,7 @@ def test_command_prints_a_table_and_each_source_apart(capsys: pytest.CaptureFixt
     assert "k_anonymity(k=2), measured 3" in err
 
 
-@pytest.mark.usefixtures("asked")
+@pytest.mark.usefixtures("published")
 def test_command_writes_csv_json_and_parquet(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     sql = "SELECT age, illness, share, age FROM people"
     assert main(["query", sql, "--format", "csv"]) == DONE
@@ -532,7 +532,7 @@ def test_command_writes_csv_json_and_parquet(tmp_path: Path, capsys: pytest.Capt
     assert [path.name for path in tmp_path.glob("*answer*")] == ["answer.parquet"]
 
 
-@pytest.mark.usefixtures("asked")
+@pytest.mark.usefixtures("published")
 def test_command_shows_no_control_character(
     lake: Lake, send: Any, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -540,7 +540,7 @@ def test_command_shows_no_control_character(
     assert "\x1b" not in capsys.readouterr().out
 
 
-@pytest.mark.usefixtures("asked")
+@pytest.mark.usefixtures("published")
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
@@ -564,7 +564,7 @@ def test_command_refuses_in_one_line(
     assert message in err
 
 
-@pytest.mark.usefixtures("asked")
+@pytest.mark.usefixtures("published")
 def test_command_asks_one_or_every_release(send: Any, capsys: pytest.CaptureFixture[str]) -> None:
     send("w2", 40)
     assert main(["query", "SELECT max(age) AS a FROM people", "--release", "w1"]) == DONE
