@@ -35,7 +35,8 @@ from privacy_release.config.settings import SECTION, VARIABLES
 from privacy_release.manifest.manifest import PUBLISHED, Manifest
 from privacy_release.manifest.section import ManifestSection
 from privacy_release.spec.fields import in_keywords
-from privacy_release.spec.model import AttributeSpec, ReleaseSpec
+from privacy_release.spec.model import ReleaseSpec
+from privacy_release.spec.sections.attributes import AttributeSpec
 
 FOLDER = Path(__file__).parent
 MODULES = (*OPERATOR_MODULES, "airflow_privacy_release.pipeline", "airflow_privacy_release.explore")

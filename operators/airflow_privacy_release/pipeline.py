@@ -44,8 +44,10 @@ from privacy_release.plan.plan import Plan, plan_of
 from privacy_release.plan.step import Retry, Slot, Step
 from privacy_release.spec.catalogue import attempted, catalogue, partitioned_releases, raise_if_any
 from privacy_release.spec.floor import floor_policy, under_floor
-from privacy_release.spec.model import RELEASE, ReleaseSpec, ScheduleSpec
+from privacy_release.spec.model import ReleaseSpec
 from privacy_release.spec.parameters import limits, meaning
+from privacy_release.spec.sections.schedule import ScheduleSpec
+from privacy_release.spec.sections.source import RELEASE
 from privacy_release.workarea.engines import DEFAULT_MEMORY, LOCAL
 
 # Airflow does not catch up on runs before this date: it only has to lie in the past and stay the same.

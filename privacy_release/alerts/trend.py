@@ -17,7 +17,7 @@ from privacy_release.alerts.budgets import low_budgets
 from privacy_release.lake.log import Publication, ReleaseRun, State, current_version, newest
 from privacy_release.lake.read import standing_manifest
 from privacy_release.reports.text import COUNTED, FIGURES, RISKS, shown
-from privacy_release.spec.model import AlertSpec, AlertsSpec, read_alerts
+from privacy_release.spec.sections.alerts import AlertSpec, AlertsSpec, read_alerts
 from privacy_release.workarea.references import (
     AlertRef,
     ReportRef,

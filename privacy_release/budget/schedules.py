@@ -8,6 +8,6 @@ from privacy_release.budget.yearly import Yearly
 
 
 def schedule_named(name: str, said: Mapping[str, Any]) -> Schedule | Yearly:
-    """Return the schedule of that name from the fields of `privacy_release.spec.model.schedule_of`."""
+    """Return the schedule of that name from its fields, see `spec.sections.budget.schedule_of`."""
     fields = dict(said)
     return Yearly(name=name, **fields) if "epsilon" in fields else Schedule(name=name, **fields)

@@ -30,7 +30,8 @@ if TYPE_CHECKING:
     from privacy_engine.verification.policy import ReleasePolicy
     from privacy_release.sources.databases.types import Types
     from privacy_release.sources.extracts import Extract
-    from privacy_release.spec.model import ReleaseSpec, SourceSpec
+    from privacy_release.spec.model import ReleaseSpec
+    from privacy_release.spec.sections.source import SourceSpec
 
 
 def source_table(

@@ -17,8 +17,9 @@ from privacy_release.spec.check import check_files
 from privacy_release.spec.files import include_folder
 from privacy_release.spec.floor import Floor, floor_policy
 from privacy_release.spec.lines import located
-from privacy_release.spec.model import PAPERS, ReleaseSpec, ScheduleSpec, load_spec
+from privacy_release.spec.model import PAPERS, ReleaseSpec, load_spec
 from privacy_release.spec.rules.judge import judged
+from privacy_release.spec.sections.schedule import ScheduleSpec
 
 _SUFFIXES = (".yaml", ".yml")
 _MOST_FAULTS = 50  # largest number of faults in one error

@@ -19,7 +19,8 @@ from privacy_engine.synthesizers.synthesizer import Synthesizer
 from privacy_release.lake.read import manifest_of, read_release, read_tables, releases
 from privacy_release.lake.store import Lake
 from privacy_release.ledger.default import default_ledger
-from privacy_release.spec.model import PAPERS, RELEASE, load_spec
+from privacy_release.spec.model import PAPERS, load_spec
+from privacy_release.spec.sections.source import RELEASE
 from tests.dags.officers import Officers
 from tests.dags.weeks import key_of
 

@@ -175,7 +175,7 @@ def schedule_from(promise: "Mapping[str, Any] | None") -> "Schedule | Yearly | N
         SpecError: If a field is wrong, or `schedule` is missing.
     """
     from privacy_release.budget.schedules import schedule_named
-    from privacy_release.spec.model import schedule_of
+    from privacy_release.spec.sections.budget import schedule_of
 
     if promise is None:
         return None

@@ -143,7 +143,7 @@ class ReleasingOperator(BaseOperator):
         """
         from privacy_release.spec.files import load_policy
         from privacy_release.spec.floor import floor_policy, under_floor
-        from privacy_release.spec.model import kept_of
+        from privacy_release.spec.sections.history import kept_of
         from privacy_release.steps.memberships.earlier import EarlierReleases
         from privacy_release.steps.memberships.past import Past
 

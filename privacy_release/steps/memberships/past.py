@@ -40,7 +40,7 @@ class Past:
         releases: Earlier releases of the table, without the publication of this run.
         policy: Policy of the release combined with the floor policy.
         k, m, departures, reserve, counterfeits, hold_back: Guarantee over all releases and options to keep
-            it, as in `privacy_release.spec.model.HistorySpec`.
+            it, as in `privacy_release.spec.sections.history.HistorySpec`.
     """
 
     releases: EarlierReleases

@@ -19,7 +19,7 @@ from privacy_release.lake.store import Lake, ReleaseTable
 from privacy_release.ledger.ledger import BudgetLedger
 from privacy_release.reports.figures import BOUND
 from privacy_release.reports.text import COUNTED, FIGURES, RISKS
-from privacy_release.spec.model import AlertsSpec, read_alerts
+from privacy_release.spec.sections.alerts import AlertsSpec, read_alerts
 from privacy_release.workarea.area import sha256_file
 from privacy_release.workarea.references import AlertRef, SourceRef, StagedRelease
 

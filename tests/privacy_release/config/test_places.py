@@ -13,7 +13,7 @@ from privacy_engine.errors import SchemaError, SpecError
 from privacy_release.config import places
 from privacy_release.config.places import is_below, require_allowed
 from privacy_release.sources.addresses import find_source
-from privacy_release.spec.model import SourceSpec
+from privacy_release.spec.sections.source import SourceSpec
 
 
 @pytest.fixture

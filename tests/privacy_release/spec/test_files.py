@@ -19,7 +19,8 @@ from privacy_engine.registry import detector_names, is_randomizer, method_names
 from privacy_engine.tables.hierarchy import Hierarchy
 from privacy_engine.tables.schema import DataSchema
 from privacy_engine.verification.policy import ReleasePolicy
-from privacy_release.spec.model import load_policy, load_spec
+from privacy_release.spec.files import load_policy
+from privacy_release.spec.model import load_spec
 from privacy_release.spec.outliers import Action
 
 INCLUDE = Path(__file__).parents[3] / "include"

@@ -16,7 +16,8 @@ from privacy_release.lake.read import manifest_of
 from privacy_release.lake.store import Lake
 from privacy_release.ledger.ledger import BudgetLedger
 from privacy_release.running.run import run_release
-from privacy_release.spec.model import load_spec, schedule_of
+from privacy_release.spec.model import load_spec
+from privacy_release.spec.sections.budget import schedule_of
 from privacy_release.workarea.area import WorkArea
 
 PARTICIPATION = {"regime": "participation", "releases": 1, "period": "365d"}

@@ -23,7 +23,8 @@ from privacy_engine.vocabulary import Intervals, Kind, Role
 from privacy_release.spec import fields as spec_fields
 from privacy_release.spec.check import check_files
 from privacy_release.spec.files import include_folder, load_policy, load_schema, load_suite
-from privacy_release.spec.model import AttributeSpec, json_schema, load_spec
+from privacy_release.spec.model import json_schema, load_spec
+from privacy_release.spec.sections.attributes import AttributeSpec
 from tests.privacy_engine.tables.test_schema import BAD_FIELDS, schemas
 
 INCLUDE = Path(__file__).parents[3] / "include"

@@ -27,7 +27,8 @@ from privacy_release.cli.main import DONE, WRONG, main
 from privacy_release.lake.read import manifest_of, releases
 from privacy_release.lake.store import Lake, get
 from privacy_release.running.run import run_release
-from privacy_release.spec.model import ReleaseSpec, load_spec, schedule_of
+from privacy_release.spec.model import ReleaseSpec, load_spec
+from privacy_release.spec.sections.budget import schedule_of
 from privacy_release.steps.attacks.holdout import hold_out
 from privacy_release.steps.attacks.shadows import shadows_kept
 from privacy_release.steps.attacks.tries import AttackedRelease, attack_staged
