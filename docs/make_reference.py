@@ -25,9 +25,9 @@ import privacy_release
 from airflow_privacy_release.provider import OPERATOR_MODULES, get_provider_info
 from airflow_privacy_release.task.former import FORMER
 from privacy_engine.registry import method_class, method_names
+from privacy_engine.tables.attribute import Attribute
 from privacy_engine.tables.coding import Coding
 from privacy_engine.tables.date_form import DateForm
-from privacy_engine.tables.schema import Attribute
 from privacy_engine.verification.column_rules import ColumnRules
 from privacy_engine.verification.policy import ALL_MODELS, ReleasePolicy
 from privacy_release.cli.main import build_parser

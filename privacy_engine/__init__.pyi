@@ -15,10 +15,10 @@ from .release import Release as Release
 from .release import ReleaseMethod as ReleaseMethod
 from .synthesizers.bayes.bayesian_network import BayesianNetwork as BayesianNetwork
 from .synthesizers.model import SynthesizerModel as SynthesizerModel
+from .tables.attribute import Attribute as Attribute
 from .tables.classes import EquivalenceClasses as EquivalenceClasses
 from .tables.encoding import EncodedTable as EncodedTable
 from .tables.hierarchy import Hierarchy as Hierarchy
-from .tables.schema import Attribute as Attribute
 from .tables.schema import DataSchema as DataSchema
 from .verification.models import AlphaKAnonymity as AlphaKAnonymity
 from .verification.models import BetaLikeness as BetaLikeness

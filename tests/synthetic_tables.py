@@ -3,7 +3,8 @@
 import numpy as np
 import pandas as pd
 
-from privacy_engine.tables.schema import Attribute, DataSchema
+from privacy_engine.tables.attribute import Attribute
+from privacy_engine.tables.schema import DataSchema
 from privacy_engine.vocabulary import Kind, Role
 
 JOBS = ("clerk", "coder", "cook", "nurse", "pilot")

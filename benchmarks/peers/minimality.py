@@ -12,8 +12,8 @@ from benchmarks.tables import SENSITIVE
 from privacy_engine import DataSchema, load_method
 from privacy_engine.attacks.trial import AttackOutcome, Evidence, Verdict, case_of, try_attack
 from privacy_engine.registry import load_attack
+from privacy_engine.tables.attribute import Attribute
 from privacy_engine.tables.hierarchy import Hierarchy
-from privacy_engine.tables.schema import Attribute
 from privacy_engine.verification.models import (
     AlphaKAnonymity,
     DistinctLDiversity,

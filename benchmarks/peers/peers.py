@@ -12,7 +12,7 @@ import pandas as pd
 
 from benchmarks.tables import SENSITIVE, Table
 from privacy_engine import DataSchema, EncodedTable, Hierarchy, Recoding
-from privacy_engine.tables.schema import Attribute
+from privacy_engine.tables.attribute import Attribute
 
 Peer = Callable[[Table, int], npt.NDArray[np.int64]]
 PART = "part"  # travels through the encoding, which sorts the records

@@ -8,9 +8,9 @@ its release: a cell that a class does not share costs the whole domain.
 from dataclasses import replace
 from enum import StrEnum
 
+from privacy_engine.tables.attribute import Attribute
 from privacy_engine.tables.encoding import Domain, EncodedTable, OrderedDomain, domain_labels
 from privacy_engine.tables.hierarchy import Hierarchy
-from privacy_engine.tables.schema import Attribute
 from privacy_engine.vocabulary import Role
 
 

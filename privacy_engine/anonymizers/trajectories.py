@@ -23,12 +23,13 @@ from privacy_engine.errors import SchemaError
 from privacy_engine.measures.recoding import Recoding, released_order
 from privacy_engine.recoding.grouping.boxes import Codes, Floats, Ints, Space, enlarge, tabulate, union_cost
 from privacy_engine.recoding.grouping.people import Scope, hold_by_person
+from privacy_engine.tables.attribute import Attribute
 from privacy_engine.tables.columns import NULL
 from privacy_engine.tables.encoding import Domain, EncodedTable, OrderedDomain, domain_labels
 from privacy_engine.tables.hierarchy import Hierarchy
 from privacy_engine.tables.linked import released_schema, stacked, with_carried
 from privacy_engine.tables.persons import TABLE, person_codes, trajectories
-from privacy_engine.tables.schema import Attribute, DataSchema
+from privacy_engine.tables.schema import DataSchema
 from privacy_engine.verification.models import DistinctLDiversity, KAnonymity, PrivacyModel, concerns
 from privacy_engine.vocabulary import Kind, Role
 

@@ -17,10 +17,11 @@ import numpy.typing as npt
 import pandas as pd
 
 from privacy_engine.errors import SchemaError
+from privacy_engine.tables.attribute import Attribute
 from privacy_engine.tables.columns import NULL, factorize, is_number
 from privacy_engine.tables.dates import is_dated
 from privacy_engine.tables.hierarchy import ROOT
-from privacy_engine.tables.schema import Attribute, DataSchema
+from privacy_engine.tables.schema import DataSchema
 from privacy_engine.verification.published_boxes import CellParser, values_of_set
 from privacy_engine.vocabulary import released_as
 

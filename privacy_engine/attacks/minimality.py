@@ -44,8 +44,9 @@ from privacy_engine.attacks.natural_cuts import Cut, ReleasedPeople, cuts_of
 from privacy_engine.attacks.refusals import CutRules, inferred
 from privacy_engine.attacks.trial import Case, Rate, Tries
 from privacy_engine.errors import SchemaError
+from privacy_engine.tables.attribute import Attribute
 from privacy_engine.tables.classes import EquivalenceClasses
-from privacy_engine.tables.schema import Attribute, DataSchema
+from privacy_engine.tables.schema import DataSchema
 from privacy_engine.verification.models import AlphaKAnonymity, KAnonymity, PrivacyModel, SensitiveModel
 from privacy_engine.vocabulary import released_as
 

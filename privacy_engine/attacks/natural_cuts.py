@@ -17,9 +17,10 @@ import pandas as pd
 
 from privacy_engine.attacks.blocks import Blocks
 from privacy_engine.attacks.cells import Bools, Cells, Floats, Ints, Space, read
+from privacy_engine.tables.attribute import Attribute
 from privacy_engine.tables.classes import class_labels
 from privacy_engine.tables.columns import factorize
-from privacy_engine.tables.schema import Attribute, DataSchema
+from privacy_engine.tables.schema import DataSchema
 from privacy_engine.vocabulary import released_as
 
 SAMPLED = 300  # classes used to estimate how many cover a person

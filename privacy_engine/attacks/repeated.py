@@ -20,8 +20,8 @@ import pandas as pd
 
 from privacy_engine.attacks.cells import Bools, Ints
 from privacy_engine.attacks.trial import Case, Rate, Tries
+from privacy_engine.tables.attribute import Attribute
 from privacy_engine.tables.columns import NULL, factorize
-from privacy_engine.tables.schema import Attribute
 from privacy_engine.verification.cross_release import Membership
 
 CLOSE = 0.01  # share of an attribute's extent within which a number is right

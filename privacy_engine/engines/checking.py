@@ -16,9 +16,10 @@ from privacy_engine.engines.engine import Engine, Files, Fold, Grouping
 from privacy_engine.engines.frames import to_frame
 from privacy_engine.errors import SchemaError
 from privacy_engine.measures.risk import PartFigures
+from privacy_engine.tables.attribute import Attribute
 from privacy_engine.tables.classes import Classes, SensitiveValues
 from privacy_engine.tables.persons import TABLE, Person, ValuesLeft, shares_of_persons
-from privacy_engine.tables.schema import Attribute, DataSchema
+from privacy_engine.tables.schema import DataSchema
 from privacy_engine.verification import known_rows
 from privacy_engine.verification.policy import ReleasePolicy
 from privacy_engine.verification.tally import tallied

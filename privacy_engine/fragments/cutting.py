@@ -16,10 +16,11 @@ from privacy_engine.recoding.grouping.boxes import Codes, Floats, join_cost, tab
 from privacy_engine.recoding.grouping.constraints import no_constraints
 from privacy_engine.recoding.grouping.cuts import NO_PERSONS, Task, bucket_by, cheapest_grouping, cover
 from privacy_engine.recoding.grouping.partitioning import CutRule
+from privacy_engine.tables.attribute import Attribute
 from privacy_engine.tables.columns import NULL, value_text
 from privacy_engine.tables.encoding import Domain, EncodedTable, OrderedDomain
 from privacy_engine.tables.hierarchy import Hierarchy
-from privacy_engine.tables.schema import Attribute, DataSchema
+from privacy_engine.tables.schema import DataSchema
 
 # Of the records of a part that each side of a cut must have. Adult-like records in 7 parts then
 # lose 1 to 3 % more than as a whole table; with a quarter 8 to 12 %, after median cuts 13 to 18 %.

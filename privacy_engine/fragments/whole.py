@@ -16,10 +16,11 @@ from privacy_engine.engines.checking import sensitive_values
 from privacy_engine.engines.engine import Engine, Files
 from privacy_engine.engines.frames import to_frame
 from privacy_engine.errors import SchemaError
+from privacy_engine.tables.attribute import Attribute
 from privacy_engine.tables.classes import SensitiveValues
 from privacy_engine.tables.columns import factorize, is_rounded
 from privacy_engine.tables.encoding import Domain, records_with, sensitive_domain
-from privacy_engine.tables.schema import Attribute, DataSchema
+from privacy_engine.tables.schema import DataSchema
 from privacy_engine.vocabulary import Role
 
 

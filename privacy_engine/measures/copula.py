@@ -33,8 +33,9 @@ from scipy import optimize, special, stats
 from scipy.stats import qmc
 
 from privacy_engine.errors import SchemaError
+from privacy_engine.tables.attribute import Attribute
 from privacy_engine.tables.columns import factorize
-from privacy_engine.tables.schema import Attribute, DataSchema
+from privacy_engine.tables.schema import DataSchema
 
 Floats = npt.NDArray[np.float64]
 Ints = npt.NDArray[np.int64]

@@ -15,10 +15,10 @@ import numpy.typing as npt
 
 from privacy_engine.measures.recoding import Recoding
 from privacy_engine.measures.utility import Cover, covers
+from privacy_engine.tables.attribute import Attribute
 from privacy_engine.tables.columns import NULL, NULL_WORD
 from privacy_engine.tables.encoding import OrderedDomain
 from privacy_engine.tables.hierarchy import Hierarchy
-from privacy_engine.tables.schema import Attribute
 
 MOST_GROUPS = 16  # more bars than these are not read
 

@@ -11,11 +11,12 @@ import numpy.typing as npt
 import pandas as pd
 
 from privacy_engine.errors import SchemaError
+from privacy_engine.tables.attribute import Attribute
 from privacy_engine.tables.columns import NULL, NULL_WORD, is_decimal
 from privacy_engine.tables.encoding import EncodedTable, OrderedDomain, domain_labels
 from privacy_engine.tables.geometry import class_spans
 from privacy_engine.tables.hierarchy import ROOT, Hierarchy
-from privacy_engine.tables.schema import Attribute, DataSchema
+from privacy_engine.tables.schema import DataSchema
 from privacy_engine.vocabulary import (
     SUPPRESSED,
     Intervals,

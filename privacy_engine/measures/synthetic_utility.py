@@ -17,10 +17,11 @@ from scipy.stats import wasserstein_distance
 
 from privacy_engine.compiled import kernel
 from privacy_engine.measures.association import cramers_v, pearson
+from privacy_engine.tables.attribute import Attribute
 from privacy_engine.tables.columns import factorize
 from privacy_engine.tables.domains import CodedTable
 from privacy_engine.tables.marginals import WeightedRecords, contingency, count, pack
-from privacy_engine.tables.schema import Attribute, DataSchema
+from privacy_engine.tables.schema import DataSchema
 
 FloatArray = npt.NDArray[np.float64]
 IntArray = npt.NDArray[np.int64]

@@ -20,8 +20,9 @@ import pandas as pd
 
 from privacy_engine.errors import SchemaError
 from privacy_engine.recoding.grouping.agglomeration import distinct_tuples
+from privacy_engine.tables.attribute import Attribute
 from privacy_engine.tables.columns import NULL, factorize, is_number, require_span
-from privacy_engine.tables.schema import Attribute, DataSchema
+from privacy_engine.tables.schema import DataSchema
 from privacy_engine.vocabulary import Kind, Role, counted
 
 FloatArray = npt.NDArray[np.float64]

@@ -6,10 +6,11 @@ import numpy as np
 
 from privacy_engine.errors import SchemaError
 from privacy_engine.randomizers.channel import LARGEST
+from privacy_engine.tables.attribute import Attribute
 from privacy_engine.tables.columns import NULL
 from privacy_engine.tables.domains import SINGLE_VALUES, LabelledDomain, Storage, public_domain
 from privacy_engine.tables.scales import DEFAULT_BINS, Scale
-from privacy_engine.tables.schema import Attribute, DataSchema
+from privacy_engine.tables.schema import DataSchema
 from privacy_engine.vocabulary import Kind, Role
 
 

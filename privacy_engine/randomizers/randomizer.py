@@ -31,10 +31,11 @@ from privacy_engine.randomizers.randomness import (
     SystemSource,
 )
 from privacy_engine.release import Release, parameters_of
+from privacy_engine.tables.attribute import Attribute
 from privacy_engine.tables.columns import factorize, floats, value_text
 from privacy_engine.tables.domains import Storage, require_row_each
 from privacy_engine.tables.persons import person_codes
-from privacy_engine.tables.schema import Attribute, DataSchema
+from privacy_engine.tables.schema import DataSchema
 from privacy_engine.verification.models import PrivacyModel
 from privacy_engine.vocabulary import Role, counted
 

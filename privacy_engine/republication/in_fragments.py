@@ -44,7 +44,8 @@ from privacy_engine.anonymizers.anonymizer import Anonymizer
 from privacy_engine.errors import VerificationError
 from privacy_engine.release import Release
 from privacy_engine.republication.incremental import LastRelease, release_incrementally
-from privacy_engine.tables.schema import Attribute, DataSchema
+from privacy_engine.tables.attribute import Attribute
+from privacy_engine.tables.schema import DataSchema
 from privacy_engine.verification.cross_release import CrossReleaseModel, Membership
 from privacy_engine.verification.republication.class_values import ClassValues
 from privacy_engine.vocabulary import Kind, Role

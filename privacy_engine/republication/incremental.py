@@ -42,10 +42,11 @@ from privacy_engine.recoding.grouping.boxes import Ints
 from privacy_engine.registry import load_method
 from privacy_engine.release import Release, parameters_of
 from privacy_engine.republication.earlier_boxes import Texts, require_followed, unpublished, wider_cells
+from privacy_engine.tables.attribute import Attribute
 from privacy_engine.tables.classes import EquivalenceClasses
 from privacy_engine.tables.columns import NULL, are_among, factorize
 from privacy_engine.tables.encoding import EncodedTable
-from privacy_engine.tables.schema import Attribute, DataSchema
+from privacy_engine.tables.schema import DataSchema
 from privacy_engine.verification.cross_release import (
     CrossReleaseKAnonymity,
     CrossReleaseModel,

@@ -7,10 +7,11 @@ import numpy.typing as npt
 import pandas as pd
 
 from privacy_engine.errors import SchemaError
+from privacy_engine.tables.attribute import Attribute
 from privacy_engine.tables.domains import Storage, public_domain, with_nullable_types
 from privacy_engine.tables.linked import stacked
 from privacy_engine.tables.persons import TABLE
-from privacy_engine.tables.schema import Attribute, DataSchema
+from privacy_engine.tables.schema import DataSchema
 from privacy_engine.vocabulary import Role
 
 _LETTERS = np.array(list("ABCDEFGHIJKLMNOPQRSTUVWXYZ234567"))

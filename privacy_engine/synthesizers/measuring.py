@@ -26,6 +26,7 @@ from privacy_engine.dp.contributions import Contribution, contributed, person_nu
 from privacy_engine.engines.engine import Engine, Files
 from privacy_engine.engines.frames import plain_columns, to_frame
 from privacy_engine.errors import CapacityError, IntegrityError, SchemaError
+from privacy_engine.tables.attribute import Attribute
 from privacy_engine.tables.domains import (
     CodedTable,
     PublicDomain,
@@ -37,7 +38,7 @@ from privacy_engine.tables.domains import (
     with_nullable_types,
 )
 from privacy_engine.tables.faults import ValueRule, described
-from privacy_engine.tables.schema import Attribute, DataSchema, nameless_records
+from privacy_engine.tables.schema import DataSchema, nameless_records
 from privacy_engine.vocabulary import Role
 
 _FAULTS = pa.schema({"attribute": pa.int32(), "rule": pa.string(), "value": pa.string()})

@@ -10,6 +10,7 @@ import numpy.typing as npt
 import pandas as pd
 
 from privacy_engine.errors import SchemaError
+from privacy_engine.tables.attribute import Attribute
 from privacy_engine.tables.columns import NULL, factorize
 from privacy_engine.tables.hierarchy import Hierarchy
 from privacy_engine.tables.normal import first_places, normal_forms
@@ -21,7 +22,7 @@ from privacy_engine.tables.persons import (
     trajectory_labels,
     values_left,
 )
-from privacy_engine.tables.schema import Attribute, DataSchema
+from privacy_engine.tables.schema import DataSchema
 
 
 @dataclass(frozen=True)

@@ -18,6 +18,7 @@ import numpy.typing as npt
 import pandas as pd
 
 from privacy_engine.errors import SchemaError
+from privacy_engine.tables.attribute import Attribute
 from privacy_engine.tables.columns import factorize, floats, is_number
 from privacy_engine.tables.date_form import DateForm
 from privacy_engine.tables.hierarchy import Hierarchy
@@ -32,7 +33,7 @@ from privacy_engine.tables.scales import (
     positions,
     values_at,
 )
-from privacy_engine.tables.schema import Attribute, DataSchema
+from privacy_engine.tables.schema import DataSchema
 from privacy_engine.tables.spread import Spread
 from privacy_engine.vocabulary import Kind, counted, domains_missing
 

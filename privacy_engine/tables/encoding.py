@@ -11,13 +11,14 @@ import numpy.typing as npt
 import pandas as pd
 
 from privacy_engine.errors import SchemaError
+from privacy_engine.tables.attribute import Attribute
 from privacy_engine.tables.classes import EquivalenceClasses, SensitiveColumn, SensitiveValues
 from privacy_engine.tables.columns import NULL, Column, Numbers, factorize, is_rounded, ranked, require_span
 from privacy_engine.tables.date_form import DateForm
 from privacy_engine.tables.geometry import Geometry
 from privacy_engine.tables.hierarchy import Hierarchy
 from privacy_engine.tables.normal import first_places
-from privacy_engine.tables.schema import Attribute, DataSchema
+from privacy_engine.tables.schema import DataSchema
 from privacy_engine.vocabulary import Kind, Role, counted
 
 

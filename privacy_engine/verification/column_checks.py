@@ -13,10 +13,11 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
+from privacy_engine.tables.attribute import Attribute
 from privacy_engine.tables.columns import floats, is_number
 from privacy_engine.tables.dates import DATES, TIMES, Clock, DateValues, is_dated, moments, nests, only_dates
 from privacy_engine.tables.direct_identifiers import Allowed
-from privacy_engine.tables.schema import Attribute, DataSchema
+from privacy_engine.tables.schema import DataSchema
 from privacy_engine.verification.column_rules import UNSIGNED, ColumnRules, shown
 from privacy_engine.vocabulary import CalendarUnit, Meaning, Role, rare_prefixes
 

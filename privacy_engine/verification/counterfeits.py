@@ -17,8 +17,8 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
+from privacy_engine.tables.attribute import Attribute
 from privacy_engine.tables.columns import factorize
-from privacy_engine.tables.schema import Attribute
 from privacy_engine.vocabulary import COUNTERFEITS, Kind, Meaning, Role
 
 Ints = npt.NDArray[np.int64]

@@ -52,8 +52,9 @@ from privacy_engine.vocabulary import COUNTERFEITS, Departures
 if TYPE_CHECKING:  # policies are read when DAGs are parsed, and pandas loads slowly
     import pandas as pd
 
+    from privacy_engine.tables.attribute import Attribute
     from privacy_engine.tables.classes import EquivalenceClasses
-    from privacy_engine.tables.schema import Attribute, DataSchema
+    from privacy_engine.tables.schema import DataSchema
 
 Ints = npt.NDArray[np.int64]
 Bools = npt.NDArray[np.bool_]

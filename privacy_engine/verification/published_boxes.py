@@ -15,10 +15,11 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
+from privacy_engine.tables.attribute import Attribute
 from privacy_engine.tables.columns import NULL_WORD, factorize
 from privacy_engine.tables.dates import period_of_label
 from privacy_engine.tables.hierarchy import ROOT
-from privacy_engine.tables.schema import Attribute, DataSchema
+from privacy_engine.tables.schema import DataSchema
 from privacy_engine.vocabulary import Kind, released_as
 
 Ints = npt.NDArray[np.int64]

@@ -30,7 +30,8 @@ if TYPE_CHECKING:
     from privacy_engine.dp.ledger import Booking
     from privacy_engine.dp.loss import PrivacyLoss
     from privacy_engine.dp.promises import Promise
-    from privacy_engine.tables.schema import Attribute, DataSchema
+    from privacy_engine.tables.attribute import Attribute
+    from privacy_engine.tables.schema import DataSchema
     from privacy_release.ledger.ledger import BudgetLedger
 
 

@@ -15,7 +15,8 @@ from privacy_release.manifest.manifest import Claims
 if TYPE_CHECKING:  # the engine imports pandas, which is only needed when a release is made
     import pyarrow as pa
 
-    from privacy_engine.tables.schema import Attribute, DataSchema
+    from privacy_engine.tables.attribute import Attribute
+    from privacy_engine.tables.schema import DataSchema
 
 MOST_LABELS = 50  # largest number of listed labels of a domain or level; longer lists are only counted
 

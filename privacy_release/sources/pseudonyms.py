@@ -13,9 +13,10 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from privacy_engine.errors import SchemaError, SecretError, SpecError
+from privacy_engine.tables.attribute import Attribute
 from privacy_engine.tables.columns import factorize
 from privacy_engine.tables.direct_identifiers import Scope
-from privacy_engine.tables.schema import Attribute, DataSchema
+from privacy_engine.tables.schema import DataSchema
 from privacy_engine.vocabulary import Role
 from privacy_release.config.settings import secret
 

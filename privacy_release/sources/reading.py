@@ -24,7 +24,8 @@ from privacy_release.sources.listing import without_values
 from privacy_release.workarea.parquet import MAX_EXPANSION
 
 if TYPE_CHECKING:
-    from privacy_engine.tables.schema import Attribute, DataSchema
+    from privacy_engine.tables.attribute import Attribute
+    from privacy_engine.tables.schema import DataSchema
 
 Nulls = Literal["fail", "drop", "keep"]
 _MOST_DIGITS = 18  # of whole numbers in 64 bits

@@ -19,7 +19,8 @@ if TYPE_CHECKING:
     import numpy.typing as npt
     import pyarrow as pa
 
-    from privacy_engine.tables.schema import Attribute, DataSchema
+    from privacy_engine.tables.attribute import Attribute
+    from privacy_engine.tables.schema import DataSchema
 
 NEARLY = 0.9  # number of values per record or person from which a column is nearly unique
 LEAST = 50  # smallest number of records or persons for a judgement

@@ -25,7 +25,8 @@ from privacy_release.spec.reading import LARGEST_YAML, mapping_of, read_file
 from privacy_release.spec.selects import view_of
 
 if TYPE_CHECKING:
-    from privacy_engine.tables.schema import Attribute, DataSchema
+    from privacy_engine.tables.attribute import Attribute
+    from privacy_engine.tables.schema import DataSchema
 
 OPTION = "classification"
 AUTHOR, REFUSE = "author", "refuse"

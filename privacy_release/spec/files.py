@@ -66,7 +66,7 @@ def load_schema(schema: str | Path | Mapping[str, Any]) -> "DataSchema":
 
 def _wrong_columns(fields: Mapping[str, Any], trees: "Mapping[str, Hierarchy]") -> list[Problem]:
     """Return the problems of each column by itself."""
-    from privacy_engine.tables.schema import Attribute
+    from privacy_engine.tables.attribute import Attribute
 
     found = []
     for name, attribute in fields.items():

@@ -61,7 +61,8 @@ def _loss(loss: Any) -> str:
 
 def _small_schema() -> Any:
     """Return a schema with one attribute of each relevant role: guarantees depend on roles, never on data."""
-    from privacy_engine.tables.schema import Attribute, DataSchema
+    from privacy_engine.tables.attribute import Attribute
+    from privacy_engine.tables.schema import DataSchema
     from privacy_engine.vocabulary import Kind, Role
 
     age = Attribute(name="age", role=Role.QUASI_IDENTIFIER, kind=Kind.NUMERIC, bounds=(0, 120))

@@ -18,7 +18,8 @@ from privacy_release.spec.rules.judge import refuse
 from privacy_release.workarea.references import Table
 
 if TYPE_CHECKING:
-    from privacy_engine.tables.schema import Attribute, DataSchema
+    from privacy_engine.tables.attribute import Attribute
+    from privacy_engine.tables.schema import DataSchema
     from privacy_release.lake.store import ReleaseTable
     from privacy_release.spec.model import ReleaseSpec
 

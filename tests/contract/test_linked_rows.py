@@ -11,8 +11,9 @@ import pytest
 from privacy_engine.errors import InfeasibleError, SchemaError
 from privacy_engine.registry import load_method, method_names, reads_records
 from privacy_engine.release import Release
+from privacy_engine.tables.attribute import Attribute
 from privacy_engine.tables.persons import Person
-from privacy_engine.tables.schema import Attribute, DataSchema
+from privacy_engine.tables.schema import DataSchema
 from privacy_engine.verification.models import (
     AlphaKAnonymity,
     EntropyLDiversity,

@@ -17,7 +17,8 @@ from privacy_engine.tables.columns import value_text
 from privacy_engine.vocabulary import Kind
 
 if TYPE_CHECKING:
-    from privacy_engine.tables.schema import Attribute, DataSchema
+    from privacy_engine.tables.attribute import Attribute
+    from privacy_engine.tables.schema import DataSchema
 
 Types = Literal["values", "schema"]  # origin of undeclared types
 LONGEST = 1 << 24  # largest number of characters in a text of a table

@@ -18,7 +18,8 @@ import pyarrow.types as t
 
 from privacy_engine.engines.parquet import batches, common_schema
 from privacy_engine.errors import SchemaError
-from privacy_engine.tables.schema import Attribute, DataSchema
+from privacy_engine.tables.attribute import Attribute
+from privacy_engine.tables.schema import DataSchema
 from privacy_engine.vocabulary import Kind, Role, counted
 from privacy_release.sources.text.kinds import every_pattern, found_in, patterns
 from privacy_release.sources.text.patterns import Pattern, Span, in_ascii, numbers, redacted

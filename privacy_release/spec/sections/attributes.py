@@ -147,7 +147,7 @@ BottomCode = Annotated[float | str | YearSpec, BeforeValidator(_bottom_code)]
 
 
 class AttributeSpec(Section):
-    """One column, see `privacy_engine.tables.schema.Attribute`. Its role must have been decided.
+    """One column, see `privacy_engine.tables.attribute.Attribute`. Its role must have been decided.
 
     Attributes:
         pseudonym: Pseudonyms that replace an identifier.
@@ -207,7 +207,7 @@ class AttributeSpec(Section):
 
     @property
     def is_free_text(self) -> bool:
-        """Whether it may release text that no schema lists, as in `privacy_engine.tables.schema`."""
+        """Whether it may release text that no schema lists, as in `privacy_engine.tables.attribute`."""
         return self.nominal and self.role != "identifier" and not has_public_domain(self)
 
     @property

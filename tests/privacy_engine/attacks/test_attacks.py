@@ -27,7 +27,8 @@ from privacy_engine.attacks.trial import (
 )
 from privacy_engine.errors import SchemaError
 from privacy_engine.registry import ATTACKS, load_attack
-from privacy_engine.tables.schema import Attribute, DataSchema
+from privacy_engine.tables.attribute import Attribute
+from privacy_engine.tables.schema import DataSchema
 from privacy_engine.verification.cross_release import Membership
 from privacy_engine.vocabulary import AttackName, Kind, Role
 from tests.synthetic_tables import SCHEMA, people

@@ -8,8 +8,9 @@ from privacy_engine.attacks.blocks import Blocks
 from privacy_engine.attacks.cells import alone, read
 from privacy_engine.attacks.seeking import SMALLER, Target, covered_people
 from privacy_engine.registry import load_method
+from privacy_engine.tables.attribute import Attribute
 from privacy_engine.tables.hierarchy import Hierarchy
-from privacy_engine.tables.schema import Attribute, DataSchema
+from privacy_engine.tables.schema import DataSchema
 from privacy_engine.vocabulary import Kind, Role
 from tests.synthetic_tables import SCHEMA, people
 

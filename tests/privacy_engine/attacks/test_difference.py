@@ -11,8 +11,9 @@ from hypothesis import strategies as st
 
 from privacy_engine.attacks.difference import Difference
 from privacy_engine.attacks.trial import Case, Evidence, Tries, case_of, try_attack
+from privacy_engine.tables.attribute import Attribute
 from privacy_engine.tables.classes import EquivalenceClasses
-from privacy_engine.tables.schema import Attribute, DataSchema
+from privacy_engine.tables.schema import DataSchema
 from privacy_engine.verification.cross_release import History, Membership
 from privacy_engine.verification.republication.model import Attacker, Republication
 from privacy_engine.vocabulary import Role

@@ -14,8 +14,9 @@ from privacy_engine.attacks.natural_cuts import ReleasedPeople, cuts_of
 from privacy_engine.attacks.refusals import CutRules, inferred
 from privacy_engine.attacks.trial import AttackOutcome, Case, Evidence, Verdict, case_of, try_attack
 from privacy_engine.errors import SchemaError
+from privacy_engine.tables.attribute import Attribute
 from privacy_engine.tables.hierarchy import Hierarchy
-from privacy_engine.tables.schema import Attribute, DataSchema
+from privacy_engine.tables.schema import DataSchema
 from privacy_engine.verification.models import (
     AlphaKAnonymity,
     BetaLikeness,

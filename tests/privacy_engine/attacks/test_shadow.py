@@ -11,7 +11,8 @@ from privacy_engine import load_method
 from privacy_engine.attacks.membership import MembershipInference
 from privacy_engine.attacks.shadow import halves_of, shadows_of
 from privacy_engine.attacks.trial import AttackOutcome, Evidence, Verdict, case_of, try_attack
-from privacy_engine.tables.schema import Attribute, DataSchema
+from privacy_engine.tables.attribute import Attribute
+from privacy_engine.tables.schema import DataSchema
 from privacy_engine.vocabulary import Kind, Role
 from tests.synthetic_tables import SCHEMA, people
 

@@ -13,7 +13,8 @@ from privacy_engine.attacks.synthetic import (
     distance_to_closest_record,
     membership_inference,
 )
-from privacy_engine.tables.schema import Attribute, DataSchema
+from privacy_engine.tables.attribute import Attribute
+from privacy_engine.tables.schema import DataSchema
 from privacy_engine.vocabulary import Kind
 from tests.synthetic_tables import SCHEMA, people
 

@@ -10,7 +10,8 @@ from scipy import stats
 
 from privacy_engine.errors import SchemaError
 from privacy_engine.measures.copula import GaussianCopula
-from privacy_engine.tables.schema import Attribute, DataSchema
+from privacy_engine.tables.attribute import Attribute
+from privacy_engine.tables.schema import DataSchema
 from privacy_engine.vocabulary import Kind, Role
 
 

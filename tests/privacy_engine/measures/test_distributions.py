@@ -15,9 +15,10 @@ from privacy_engine.measures.distributions import (
     protected,
 )
 from privacy_engine.measures.recoding import Recoding
+from privacy_engine.tables.attribute import Attribute
 from privacy_engine.tables.encoding import EncodedTable
 from privacy_engine.tables.hierarchy import Hierarchy
-from privacy_engine.tables.schema import Attribute, DataSchema
+from privacy_engine.tables.schema import DataSchema
 from privacy_engine.vocabulary import Kind, Role
 
 QI = Role.QUASI_IDENTIFIER

@@ -6,7 +6,8 @@ import pytest
 
 from privacy_engine.measures.grouped_marginals import MOST_GROUPS, GroupedMarginal, grouped_marginals
 from privacy_engine.measures.synthetic_utility import coded
-from privacy_engine.tables.schema import Attribute, DataSchema
+from privacy_engine.tables.attribute import Attribute
+from privacy_engine.tables.schema import DataSchema
 from privacy_engine.vocabulary import Kind
 from tests.synthetic_tables import SCHEMA, people
 

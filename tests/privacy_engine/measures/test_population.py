@@ -8,7 +8,8 @@ import pytest
 
 from privacy_engine.errors import SchemaError
 from privacy_engine.measures.population import people_in_population, pitman, zayatz
-from privacy_engine.tables.schema import Attribute, DataSchema
+from privacy_engine.tables.attribute import Attribute
+from privacy_engine.tables.schema import DataSchema
 from privacy_engine.vocabulary import Kind, Role
 
 SCHEMA = DataSchema((Attribute(name="age", role=Role.QUASI_IDENTIFIER, kind=Kind.NUMERIC),))

@@ -21,7 +21,8 @@ from privacy_engine.measures.synthetic_utility import (
     marginal_tvd,
     wasserstein,
 )
-from privacy_engine.tables.schema import Attribute, DataSchema
+from privacy_engine.tables.attribute import Attribute
+from privacy_engine.tables.schema import DataSchema
 from privacy_engine.vocabulary import Kind, Role
 from tests.synthetic_tables import SCHEMA, people
 

@@ -22,9 +22,10 @@ from privacy_engine.measures.utility import (
     query_error,
     suppressed_cells,
 )
+from privacy_engine.tables.attribute import Attribute
 from privacy_engine.tables.encoding import EncodedTable
 from privacy_engine.tables.hierarchy import Hierarchy
-from privacy_engine.tables.schema import Attribute, DataSchema
+from privacy_engine.tables.schema import DataSchema
 from privacy_engine.vocabulary import Kind, Role
 
 JOBS = Hierarchy(

@@ -9,11 +9,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from privacy_engine.errors import SchemaError
+from privacy_engine.tables.attribute import Attribute
 from privacy_engine.tables.columns import NULL, number_text
 from privacy_engine.tables.encoding import EncodedTable, OrderedDomain, domain_labels
 from privacy_engine.tables.geometry import class_spans, span_costs
 from privacy_engine.tables.hierarchy import Hierarchy
-from privacy_engine.tables.schema import Attribute, DataSchema
+from privacy_engine.tables.schema import DataSchema
 from privacy_engine.vocabulary import Kind, Role
 
 JOBS = Hierarchy(

@@ -5,6 +5,7 @@ import pandas as pd
 import pytest
 
 from privacy_engine import DataSchema, SchemaError
+from privacy_engine.tables.attribute import Attribute
 from privacy_engine.tables.domains import (
     BinnedDomain,
     Storage,
@@ -13,7 +14,6 @@ from privacy_engine.tables.domains import (
     scale_of,
 )
 from privacy_engine.tables.scales import SMALLEST, Scale, log_edges, positions, sides_of, values_at
-from privacy_engine.tables.schema import Attribute
 from privacy_engine.tables.spread import Spread
 from privacy_engine.vocabulary import Kind
 

@@ -13,9 +13,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from privacy_engine.errors import SchemaError
+from privacy_engine.tables.attribute import Attribute
 from privacy_engine.tables.dates import nests
 from privacy_engine.tables.hierarchy import ROOT, Hierarchy
-from privacy_engine.tables.schema import Attribute, DataSchema
+from privacy_engine.tables.schema import DataSchema
 from privacy_engine.vocabulary import CalendarUnit, Kind, Role
 
 CITIES = Hierarchy((("Bern", "south", "*"), ("Basel", "north", "*")))

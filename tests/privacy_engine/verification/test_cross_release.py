@@ -12,8 +12,9 @@ from privacy_engine.anonymizers.anonymizer import Anonymizer
 from privacy_engine.dp.loss import Neighbours, PrivacyLoss
 from privacy_engine.errors import SchemaError, SpecError, VerificationError
 from privacy_engine.registry import load_method, method_class, method_names
+from privacy_engine.tables.attribute import Attribute
 from privacy_engine.tables.classes import EquivalenceClasses
-from privacy_engine.tables.schema import Attribute, DataSchema
+from privacy_engine.tables.schema import DataSchema
 from privacy_engine.verification.cross_release import CrossReleaseKAnonymity, History, Membership, MInvariance
 from privacy_engine.verification.models import KAnonymity, rule_of
 from privacy_engine.verification.policy import ReleasePolicy

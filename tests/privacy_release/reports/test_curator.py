@@ -14,7 +14,8 @@ from privacy_engine.measures.synthetic_assessment import assess
 from privacy_engine.measures.synthetic_utility import marginal_tvd
 from privacy_engine.release import Release
 from privacy_engine.synthesizers.bayes.privbayes import PrivBayes
-from privacy_engine.tables.schema import Attribute, DataSchema
+from privacy_engine.tables.attribute import Attribute
+from privacy_engine.tables.schema import DataSchema
 from privacy_release.config.settings import curator_folder
 from privacy_release.reports.curator import render_curator_report, write_curator_report
 from tests.servers.pages import Page, require_closed_page

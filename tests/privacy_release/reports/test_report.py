@@ -12,10 +12,11 @@ from privacy_engine.measures import risk, utility
 from privacy_engine.measures.recoding import Recoding
 from privacy_engine.release import Release
 from privacy_engine.synthesizers.bayes.privbayes import PrivBayes
+from privacy_engine.tables.attribute import Attribute
 from privacy_engine.tables.classes import EquivalenceClasses
 from privacy_engine.tables.encoding import EncodedTable
 from privacy_engine.tables.hierarchy import Hierarchy
-from privacy_engine.tables.schema import Attribute, DataSchema
+from privacy_engine.tables.schema import DataSchema
 from privacy_engine.verification import known_rows
 from privacy_engine.verification.models import (
     MODELS,

@@ -20,9 +20,10 @@ from privacy_engine.recoding.grouping.constraints import (
     pack_rules,
 )
 from privacy_engine.recoding.grouping.model_rules import compile_constraints, least_size, require_feasible
+from privacy_engine.tables.attribute import Attribute
 from privacy_engine.tables.encoding import EncodedTable
 from privacy_engine.tables.hierarchy import Hierarchy
-from privacy_engine.tables.schema import Attribute, DataSchema
+from privacy_engine.tables.schema import DataSchema
 from privacy_engine.verification.models import (
     AlphaKAnonymity,
     BetaLikeness,

@@ -10,8 +10,9 @@ import pandas as pd
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from privacy_engine.tables.attribute import Attribute
 from privacy_engine.tables.classes import EquivalenceClasses
-from privacy_engine.tables.schema import Attribute, DataSchema
+from privacy_engine.tables.schema import DataSchema
 from privacy_engine.verification.cross_release import History, Membership
 from privacy_engine.verification.republication.model import Attacker, Republication
 from privacy_engine.vocabulary import Role

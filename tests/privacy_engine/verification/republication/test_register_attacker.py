@@ -9,7 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from privacy_engine.errors import VerificationError
-from privacy_engine.tables.schema import Attribute, DataSchema
+from privacy_engine.tables.attribute import Attribute
+from privacy_engine.tables.schema import DataSchema
 from privacy_engine.verification.cross_release import History, Membership
 from privacy_engine.verification.republication.population import candidates
 from privacy_engine.vocabulary import Kind, Role

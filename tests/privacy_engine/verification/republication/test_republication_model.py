@@ -8,8 +8,9 @@ import pandas as pd
 import pytest
 
 from privacy_engine.errors import SchemaError, SpecError
+from privacy_engine.tables.attribute import Attribute
 from privacy_engine.tables.classes import EquivalenceClasses
-from privacy_engine.tables.schema import Attribute, DataSchema
+from privacy_engine.tables.schema import DataSchema
 from privacy_engine.verification.cross_release import CrossReleaseKAnonymity, History, Membership, MInvariance
 from privacy_engine.verification.models import KAnonymity, TCloseness, rule_of
 from privacy_engine.verification.policy import ReleasePolicy

@@ -12,8 +12,9 @@ import numpy as np
 import pandas as pd
 import pytest
 
+from privacy_engine.tables.attribute import Attribute
 from privacy_engine.tables.classes import EquivalenceClasses
-from privacy_engine.tables.schema import Attribute, DataSchema
+from privacy_engine.tables.schema import DataSchema
 from privacy_engine.verification.cross_release import History, Membership, MInvariance
 from privacy_engine.vocabulary import COUNTERFEITS, Kind, Role
 

@@ -17,8 +17,9 @@ from privacy_engine.errors import (
     VerificationError,
 )
 from privacy_engine.registry import load_method
+from privacy_engine.tables.attribute import Attribute
 from privacy_engine.tables.direct_identifiers import Signature
-from privacy_engine.tables.schema import Attribute, DataSchema
+from privacy_engine.tables.schema import DataSchema
 from privacy_engine.verification.cross_release import CrossReleaseKAnonymity, MInvariance
 from privacy_engine.verification.models import DistinctLDiversity, KAnonymity, TCloseness
 from privacy_engine.verification.policy import ReleasePolicy
