@@ -31,7 +31,7 @@ LISTED = {
     "privacy_release/reports/data.py: release.model is not None": "chooses the described risks",
     "privacy_release/reports/release.py: release.loss is not None": "shows epsilon and delta",
     "privacy_release/reports/synthetic.py: release.model is None": "shows the shares of a model",
-    "privacy_release/spec/model.py: self.source.columns is None": "a field of a specification",
+    "privacy_release/spec/sections/tables.py: self.source.columns is None": "a field of a specification",
     "privacy_release/steps/memberships/recording.py: staged.regions is not None": "keeps the regions",
     "privacy_release/steps/memberships/recording.py: staged.waiting is not None": "keeps the records",
     "privacy_release/steps/producers/fragments.py: release.persons is not None": "writes the persons",
