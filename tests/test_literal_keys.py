@@ -18,7 +18,7 @@ LISTED = {
         'reached["uri"]': "an address and its credentials",
         'settings["uri"]': "the source of one of several tables",
     },
-    "operators/airflow_privacy_release/pipeline.py": {'settings["uri"]': "arguments of an operator"},
+    "operators/airflow_privacy_release/step_tasks.py": {'settings["uri"]': "arguments of an operator"},
     "operators/airflow_privacy_release/plugin/routes/approval.py": {'question["sha256"]': "a question"},
     "operators/airflow_privacy_release/plugin/views/approvals.py": {'question["sha256"]': "a question"},
     "operators/airflow_privacy_release/plugin/views/run_reports.py": {
@@ -41,7 +41,7 @@ LISTED = {
     "privacy_release/proof/statement.py": {'note["sha256"]': "the note of a commit"},
     "privacy_release/running/preparing.py": {'step.settings["schema"]': "the settings of a step"},
     "privacy_release/spec/files.py": {'fields["schema"]': "a YAML file"},
-    "privacy_release/steps/approval.py": {'posed["sha256"]': "a question"},
+    "privacy_release/steps/approval_text.py": {'posed["sha256"]': "a question"},
     "privacy_release/steps/attacks/earlier.py": {'kept["sha256"]': "a file of the curator"},
     "privacy_release/steps/attacks/shadows.py": {'entry["sha256"]': "a file next to a shadow release"},
     "privacy_release/steps/memberships/earlier.py": {'stated["sha256"]': "the figures of a commit"},

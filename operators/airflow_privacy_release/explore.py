@@ -12,7 +12,8 @@ from airflow_privacy_release.operators.compare import (
 )
 from airflow_privacy_release.operators.ingest import IngestParquetOperator
 from airflow_privacy_release.operators.publish import clean_up_after
-from airflow_privacy_release.pipeline import REPEATED, START, prepared
+from airflow_privacy_release.pipeline import START
+from airflow_privacy_release.step_tasks import REPEATED, prepared
 from privacy_release.explore.choices import Grid
 from privacy_release.explore.origins import budget_named, origin_of
 from privacy_release.spec.files import include_folder

@@ -22,15 +22,13 @@ from privacy_release.steps.approval import (
     LONGEST_COMMENT,
     REJECT,
     SEND_BACK,
-    ApprovalQuestion,
     ApprovalRef,
     ReviewerAnswer,
     approval_of,
-    body,
     plain_comment,
-    question,
-    subject,
 )
+from privacy_release.steps.approval_question import ApprovalQuestion, question
+from privacy_release.steps.approval_text import body, subject
 from privacy_release.workarea.journal import sha256_of
 from privacy_release.workarea.references import ReportRef, StagedRelease
 

@@ -27,14 +27,9 @@ from privacy_release.reports.text import shown as shown_as
 from privacy_release.running.run import run_release
 from privacy_release.spec.files import load_schema
 from privacy_release.spec.model import ReleaseSpec, load_spec
-from privacy_release.steps.approval import (
-    LONGEST_COMMENT,
-    approval_of,
-    body,
-    escaped,
-    plain_comment,
-    question,
-)
+from privacy_release.steps.approval import LONGEST_COMMENT, approval_of, plain_comment
+from privacy_release.steps.approval_question import question
+from privacy_release.steps.approval_text import body, escaped
 from privacy_release.steps.ingest import ingest
 from privacy_release.steps.publish import publish_staged
 from privacy_release.steps.release import make_release

@@ -24,7 +24,8 @@ from privacy_engine.dp.loss import Neighbours
 from privacy_engine.errors import SpecError
 from privacy_release.lake.store import Lake
 from privacy_release.ledger.ledger import BudgetLedger
-from privacy_release.steps.approval import body, question
+from privacy_release.steps.approval_question import question
+from privacy_release.steps.approval_text import body
 from privacy_release.workarea.references import ReportRef, StagedRelease
 from tests.ledgers import new_ledger
 

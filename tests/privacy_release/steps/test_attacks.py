@@ -28,7 +28,7 @@ from privacy_release.proof.keys import SigningKey
 from privacy_release.running.run import run_release
 from privacy_release.spec.check import check_files
 from privacy_release.spec.model import ReleaseSpec, load_spec
-from privacy_release.steps.approval import question
+from privacy_release.steps.approval_question import question
 from privacy_release.steps.attacks.holdout import hold_out
 from privacy_release.steps.attacks.tries import AttackedRelease, _trial, attack_staged, require_attacked
 from privacy_release.steps.ingest import ingest

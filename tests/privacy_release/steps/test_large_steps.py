@@ -24,7 +24,8 @@ from privacy_release.ledger.ledger import BudgetLedger
 from privacy_release.spec.files import load_policy
 from privacy_release.spec.model import ReleaseSpec, load_spec
 from privacy_release.steps import verify as verify_step
-from privacy_release.steps.approval import body, question
+from privacy_release.steps.approval_question import question
+from privacy_release.steps.approval_text import body
 from privacy_release.workarea import parquet as parquet_files
 from privacy_release.workarea.area import WorkArea
 from privacy_release.workarea.engines import open_engine, read_engine

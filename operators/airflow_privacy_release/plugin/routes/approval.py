@@ -25,18 +25,9 @@ from airflow_privacy_release.plugin.responses import page
 from airflow_privacy_release.plugin.views import approvals, run_reports
 from airflow_privacy_release.plugin.views.approvals import ApprovalTask, Bytes, Records
 from airflow_privacy_release.plugin.views.trends import excess_trends
-from privacy_release.steps.approval import (
-    APPROVE,
-    ATTACKED,
-    COMMENT,
-    LONGEST_COMMENT,
-    REJECT,
-    SEND_BACK,
-    ApprovalQuestion,
-    changes_of,
-    expectations_in_words,
-    plain_comment,
-)
+from privacy_release.steps.approval import APPROVE, COMMENT, LONGEST_COMMENT, REJECT, SEND_BACK, plain_comment
+from privacy_release.steps.approval_question import ApprovalQuestion
+from privacy_release.steps.approval_text import ATTACKED, changes_of, expectations_in_words
 
 _MAY_ANSWER = requires_access_dag("PUT", DagAccessEntity.HITL_DETAIL)
 router = APIRouter(dependencies=[Depends(_MAY_ANSWER)])

@@ -27,7 +27,8 @@ from airflow_privacy_release.hooks.work import work_store
 from privacy_engine.errors import PrivacyEngineError
 from privacy_engine.vocabulary import counted
 from privacy_release.reports.text import CHANGES, FIGURES, PROMISES, RISKS
-from privacy_release.steps.approval import COMMENT, ApprovalQuestion
+from privacy_release.steps.approval import COMMENT
+from privacy_release.steps.approval_question import ApprovalQuestion
 from privacy_release.workarea.area import WorkArea, work_area_root
 from privacy_release.workarea.file_sets import Part, folder_of_list, is_list, parts_of
 

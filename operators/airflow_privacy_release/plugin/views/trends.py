@@ -8,7 +8,7 @@ from airflow_privacy_release.plugin.views.releases import ShownRelease, attacks_
 from airflow_privacy_release.plugin.views.words import day, number
 from privacy_release.reports.charts import LineChart, Point, line_chart
 from privacy_release.reports.text import COUNTED, FIGURES, RISKS, shown, signed
-from privacy_release.steps.approval import Course, Excess
+from privacy_release.steps.approval_question import Course, Excess
 
 LONGEST = 60  # most releases in a trend
 

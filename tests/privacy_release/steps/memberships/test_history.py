@@ -36,7 +36,8 @@ from privacy_release.running.run import run_release
 from privacy_release.spec.check import check_files
 from privacy_release.spec.model import load_spec
 from privacy_release.spec.reading import read_mapping
-from privacy_release.steps.approval import body, escaped, question
+from privacy_release.steps.approval_question import question
+from privacy_release.steps.approval_text import body, escaped
 from privacy_release.steps.memberships.earlier import EarlierReleases
 from privacy_release.steps.memberships.marks import marks_of
 from privacy_release.steps.memberships.persons import KnownPersons, Persons
