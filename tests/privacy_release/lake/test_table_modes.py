@@ -323,6 +323,24 @@ def test_a_release_that_is_retracted_while_it_moves_is_taken_back(
     assert states(history, "people_history") == [("a", "retracted")]
 
 
+def test_of_two_that_move_a_release_at_once_one_moves_it(
+    lake: Lake, history: Lake, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rules = TableRules(mode=PublishMode.SNAPSHOT, superseded=Superseded.HISTORY, history=history)
+    send(lake, "a", "old", rules)
+    send(lake, "b", "new", rules)
+    move = superseded._move
+
+    def after_another(*given: Any) -> bool:
+        monkeypatch.setattr(superseded, "_move", move)
+        assert settle(lake.table(NAME)).moved == 1
+        return move(*given)
+
+    monkeypatch.setattr(superseded, "_move", after_another)
+    assert settle(lake.table(NAME)).moved == 0
+    assert seen(history, "people_history") == ["old"] * 3
+
+
 def test_rows_that_another_tool_changed_are_not_moved_nor_erased(lake: Lake, kept: TableRules) -> None:
     send(lake, "a", "old", kept)
     DeltaTable(lake.table(NAME).address).delete("release = 'a'")
