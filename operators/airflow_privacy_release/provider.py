@@ -23,16 +23,15 @@ EXTRA_LINKS = ("airflow_privacy_release.task.links.ReportLink",)
 _PLACES = {
     "home": ("Folder that holds include/ with releases, policies and hierarchies.", "/opt/airflow"),
     "lake": (
-        "Root of the lake, a folder or an address, used if no connection lake_default exists. By default "
-        "lake "
-        "in AIRFLOW_HOME.",
+        "Root of the lake, a folder or an address, used if no connection lake_default exists. By "
+        "default lake in AIRFLOW_HOME.",
         "/data/lake",
     ),
     "work_area": (
-        "Absolute folder for raw and staged records while a run lasts. All workers share it and no other "
-        "user may read it. Or an address, s3://, abfss:// or gs://: then each file is encrypted with a key "
-        "of its "
-        "run, and workers share no folder. By default work_area in AIRFLOW_HOME.",
+        "Absolute folder for raw and staged records while a run lasts. All workers share it and no "
+        "other user may read it. Or an address, s3://, abfss:// or gs://: then each file is "
+        "encrypted with a key of its run, and workers share no folder. By default work_area in "
+        "AIRFLOW_HOME.",
         "/data/work",
     ),
     "work_area_connection": (
@@ -61,9 +60,8 @@ _PLACES = {
         "allow",
     ),
     "sources": (
-        "Folders and buckets that releases may read from, separated by commas. By default everything that "
-        "the "
-        "workers and the connections can reach.",
+        "Folders and buckets that releases may read from, separated by commas. By default everything "
+        "that the workers and the connections can reach.",
         "/data/source, s3://deliveries/people",
     ),
     "http_sources": ("Whether releases may read from http:// and https:// addresses: `allow`.", "allow"),
@@ -79,9 +77,8 @@ _PLACES = {
         "show",
     ),
     "curator": (
-        "Absolute folder for files that only the curator may read, such as exact comparisons with the "
-        "source. By "
-        "default curator in AIRFLOW_HOME.",
+        "Absolute folder for files that only the curator may read, such as exact comparisons with "
+        "the source. By default curator in AIRFLOW_HOME.",
         "/data/curator",
     ),
     "ledger": (
@@ -120,9 +117,8 @@ _QUERIES = {
     "query_memory": ("Most memory that the database of a query may use, in bytes.", "700000000", "integer"),
     "query_log": (
         "Absolute path of a file that logs the text of each query, who sent it and its outcome. "
-        "Query texts may name people, so only the service user can read the file, and no other log has them. "
-        "Empty: "
-        "query texts are not kept, only their hashes in Airflow's audit log.",
+        "Query texts may name people, so only the service user can read the file, and no other log "
+        "has them. Empty: query texts are not kept, only their hashes in Airflow's audit log.",
         "",
         "string",
     ),

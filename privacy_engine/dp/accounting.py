@@ -79,10 +79,9 @@ class Spend:
             check_rho(self.rho)
             if self.sample is not None or self.group != 1 or self.delta:
                 raise ValueError(
-                    "a mechanism that spends rho must have no sample, group or delta: amplification and "
-                    "group privacy are only proven here for epsilon. Include the change of all rows of a "
-                    "person "
-                    "in its sensitivity"
+                    "a mechanism that spends rho must have no sample, group or delta: amplification "
+                    "and group privacy are only proven here for epsilon. Include the change of all "
+                    "rows of a person in its sensitivity"
                 )
 
     @property

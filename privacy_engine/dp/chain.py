@@ -193,7 +193,6 @@ def _key_trouble(head: Head, signing_key: bytes | None) -> str:
 def edited(dataset: str, what: str) -> IntegrityError:
     """Return the error of a ledger that was modified outside of this program."""
     return IntegrityError(
-        f"the ledger of data set {dataset} was modified outside of this program: {what}. No budget can be "
-        "booked "
-        "until its owner has restored it from a backup"
+        f"the ledger of data set {dataset} was modified outside of this program: {what}. No budget "
+        "can be booked until its owner has restored it from a backup"
     )

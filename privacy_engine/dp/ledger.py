@@ -305,10 +305,9 @@ def refuse_overspending(
     others = [s.limit for s in standings if s.limit.neighbours is not loss.neighbours]
     if others:
         raise BudgetExceededError(
-            f"data set {dataset} has a privacy budget for the neighbour relation {others[0].neighbours}, but "
-            "the "
-            f"release needs {loss.neighbours}, and these do not add. Use a method for "
-            f"{others[0].neighbours}, or convert the loss"
+            f"data set {dataset} has a privacy budget for the neighbour relation "
+            f"{others[0].neighbours}, but the release needs {loss.neighbours}, and these do not add. "
+            f"Use a method for {others[0].neighbours}, or convert the loss"
         )
     short = [standing for standing in standings if not standing.covers(loss, promise)]
     if short:

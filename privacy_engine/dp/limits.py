@@ -99,9 +99,8 @@ class Limit:
         if self.is_zcdp:
             if not self.delta:
                 raise ValueError(
-                    "delta of a limit accounted as zcdp must be > 0, got 0, because rho's are converted at "
-                    "it. Set "
-                    "one far below 1 / (number of persons), such as 1e-9"
+                    "delta of a limit accounted as zcdp must be > 0, got 0, because rho's are "
+                    "converted at it. Set one far below 1 / (number of persons), such as 1e-9"
                 )
             _ = self.rho  # raises for an epsilon without a rho
 

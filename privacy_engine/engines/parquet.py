@@ -83,9 +83,8 @@ def check_footer(found: pq.FileMetaData, name: str) -> None:
     """
     if found.num_columns > COLUMNS:
         raise SchemaError(
-            f"{name} must have at most {COLUMNS:,} columns, got {found.num_columns:,}. Write the columns "
-            "that a "
-            "release requires to a separate file"
+            f"{name} must have at most {COLUMNS:,} columns, got {found.num_columns:,}. Write the "
+            "columns that a release requires to a separate file"
         )
     groups = [found.row_group(number) for number in range(found.num_row_groups)]
     rows = [group.num_rows for group in groups]

@@ -342,10 +342,9 @@ class SparkEngine:
         done = int(found["rows"].to_numpy().sum())
         if not np.array_equal(found[FRAGMENT].to_numpy(), fragments) or done != total:
             raise IntegrityError(
-                f"{total} records were assigned to {len(fragments)} fragments, but {done} were processed in "
-                f"{len(found)}, because the files changed or a record was assigned differently the second "
-                "time. Run "
-                "again"
+                f"{total} records were assigned to {len(fragments)} fragments, but {done} were "
+                f"processed in {len(found)}, because the files changed or a record was assigned "
+                "differently the second time. Run again"
             )
         outcomes: list[str] = found["outcome"].to_pylist()
         return outcomes
@@ -526,7 +525,6 @@ def _columns(files: Files) -> Columns:
 
 def _changed(sensitive: Mapping[str, SensitiveValues]) -> IntegrityError:
     return IntegrityError(
-        f"the values of {sorted(sensitive)} differ from those that were counted before, because the files "
-        "changed. Run "
-        "again"
+        f"the values of {sorted(sensitive)} differ from those that were counted before, because the "
+        "files changed. Run again"
     )

@@ -85,9 +85,8 @@ def failure_of(error: Exception) -> PrivacyEngineError:
         return reported
     if "No module named 'privacy_engine'" in text:
         return SpecError(
-            "the Python of Spark's executors does not have this package in the same version. Install it "
-            "there, or "
-            "name a Python that has it as spark.pyspark.python in the `conf` of the "
+            "the Python of Spark's executors does not have this package in the same version. Install "
+            "it there, or name a Python that has it as spark.pyspark.python in the `conf` of the "
             "connection"
         )
     if unreadable := re.search(_UNREADABLE, text):

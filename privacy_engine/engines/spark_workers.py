@@ -239,9 +239,8 @@ def _assigned(columns: Columns, assign: Assign, batch: pa.RecordBatch) -> pa.Arr
     fragments = np.asarray(assign(to_frame(columns.restored(pa.Table.from_batches([batch])))))
     if fragments.shape != (batch.num_rows,) or fragments.min(initial=0) < 0:
         raise SchemaError(
-            f"each of {batch.num_rows} records must be assigned the number of a fragment, >= 0, got an array "
-            "of "
-            f"shape {fragments.shape}"
+            f"each of {batch.num_rows} records must be assigned the number of a fragment, >= 0, got "
+            f"an array of shape {fragments.shape}"
         )
     return pa.array(fragments.astype(np.int32))
 

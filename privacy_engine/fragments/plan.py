@@ -206,8 +206,7 @@ def fragmentable(method: ReleaseMethod) -> Anonymizer:
     if not method.fragmentable:
         raise SpecError(
             f"{method.key} keeps the same attributes for all records, but would keep others in each "
-            "fragment. "
-            "Use another anonymizer, or remove the engine"
+            "fragment. Use another anonymizer, or remove the engine"
         )
     against_table = TCloseness | BetaLikeness | DeltaDisclosure
     compared = [model.name for model in method.sensitive_models if isinstance(model, against_table)]

@@ -9,8 +9,7 @@ the model draws.
 
 1. **Marginals** are the frequencies of the sample.
 2. **Correlations** of each pair of attributes are those at which the copula has the mutual information that
-the
-   sample shows, less what chance adds, ``(r - 1)(c - 1) / 2n`` (Miller 1955); the sign is that of the
+   the sample shows, less what chance adds, ``(r - 1)(c - 1) / 2n`` (Miller 1955); the sign is that of the
    rank correlation. Negative eigenvalues of all of them together are cut.
 3. **Boxes** are integrated by sequential conditioning (Genz 1992), at quasi-random points.
 

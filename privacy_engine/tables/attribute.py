@@ -160,9 +160,8 @@ class Attribute:
             )
         if self.dates is None and not self._of_numbers:
             return (
-                "top_code and bottom_code apply to numbers and dates without categories and hierarchy. Put "
-                "the "
-                "ends into the categories or the hierarchy"
+                "top_code and bottom_code apply to numbers and dates without categories and "
+                "hierarchy. Put the ends into the categories or the hierarchy"
             )
         if self.dates is not None and self.dates.as_is:
             return "as_is releases values unchanged. Remove top_code and bottom_code, or as_is"

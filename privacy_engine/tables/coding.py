@@ -133,9 +133,8 @@ class Coding:
         """
         if self.years_before_release is not None:
             raise SchemaError(
-                "bottom_code depends on the year of the release, which is not known here. Read the table "
-                "with "
-                "`DataSchema.as_of(day)`, or state a year"
+                "bottom_code depends on the year of the release, which is not known here. Read the "
+                "table with `DataSchema.as_of(day)`, or state a year"
             )
 
     def clipped_column(self, column: pd.Series) -> pd.Series:

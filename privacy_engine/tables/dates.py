@@ -212,9 +212,8 @@ def problem_of_calendar(periods: Sequence[CalendarUnit]) -> str | None:
     for fine, coarse in itertools.pairwise(periods):
         if not nests(fine, coarse):
             return (
-                f"calendar must not have {fine.value} below {coarse.value}, because a {fine.value} of ISO "
-                "8601 lies "
-                f"in no single {coarse.value}. Remove one of them"
+                f"calendar must not have {fine.value} below {coarse.value}, because a {fine.value} of "
+                f"ISO 8601 lies in no single {coarse.value}. Remove one of them"
             )
     return None
 

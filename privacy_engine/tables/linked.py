@@ -258,9 +258,8 @@ def _require_free(attribute: Attribute, other: Attribute | None, table: str, by:
         return
     if attribute != other:
         raise SchemaError(
-            f"column {name!r} of table {table!r} must have the same meaning as in the other table, with the "
-            "same role, "
-            "kind and domain. Rename one of them"
+            f"column {name!r} of table {table!r} must have the same meaning as in the other table, "
+            "with the same role, kind and domain. Rename one of them"
         )
     if attribute.role is Role.SENSITIVE:
         raise SchemaError(

@@ -56,15 +56,13 @@ class DataSchema:
         if self.by in self.names and self[self.by].pseudonym:
             raise SchemaError(
                 f"attribute {self.by!r} names the person and must have no pseudonym, which would link the "
-                "rows "
-                "of a person and require classes of whole persons. Remove it, or aggregate the "
-                "source to one row per person and remove `person`"
+                "rows of a person and require classes of whole persons. Remove it, or aggregate the source "
+                "to one row per person and remove `person`"
             )
         if len({a.dates.shift for a in self.attributes if a.dates and a.dates.shift}) > 1:
             raise SchemaError(
                 "shift must be the same everywhere, because all dates of a person are shifted by the same "
-                "number of "
-                "days, which keeps the differences between them"
+                "number of days, which keeps the differences between them"
             )
         known = {self.by, TABLE, *(name for t in self.tables for name in (*t.columns, *t.carried))}
         if self.tables and (foreign := [name for name in self.names if name not in known]):
@@ -144,10 +142,9 @@ class DataSchema:
         if not self.to_shift or self.by or len(names) == 1:
             return (self.by or names[0]) if self.to_shift else ""
         raise SchemaError(
-            f"{list(self.to_shift)} are shifted by person, but {len(names)} identifiers of the schema may "
-            "identify "
-            "the person of a row. Name that column as `person`, or keep only one identifier in the "
-            "schema if each row belongs to another person"
+            f"{list(self.to_shift)} are shifted by person, but {len(names)} identifiers of the schema "
+            "may identify the person of a row. Name that column as `person`, or keep only one "
+            "identifier in the schema if each row belongs to another person"
         )
 
     @cached_property
@@ -225,9 +222,8 @@ class DataSchema:
                 )
             if attribute.derive.span is DateSpan.DAYS_SINCE_FIRST and not self.by:
                 raise SchemaError(
-                    f"attribute {attribute.name!r}: {DateSpan.DAYS_SINCE_FIRST.value} requires the person of "
-                    "each row. "
-                    "Name the column with it as `person`"
+                    f"attribute {attribute.name!r}: {DateSpan.DAYS_SINCE_FIRST.value} requires the "
+                    "person of each row. Name the column with it as `person`"
                 )
         _ = self.shifted_by
 

@@ -214,9 +214,9 @@ class History:
         known = {release.owners is not None for release in (*self.earlier, self.new) if len(release)}
         if len(known) > 1:
             raise VerificationError(
-                "the owners of records must be known for all releases of a table or for none. Retract the "
-                "releases "
-                "that were made with another `person`, or publish under a new table name"
+                "the owners of records must be known for all releases of a table or for none. "
+                "Retract the releases that were made with another `person`, or publish under a new "
+                "table name"
             )
 
     @property

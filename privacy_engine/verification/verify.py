@@ -221,15 +221,14 @@ def require_persons(schema: DataSchema, known: bool, loss: PrivacyLoss | None = 
     """
     if schema.linked and loss is not None and loss.must_be_booked:
         raise VerificationError(
-            "a release with a privacy loss must not link the rows of a person, because its claim does not "
-            "cover "
-            "trajectories. Remove `rows: linked` from the schema"
+            "a release with a privacy loss must not link the rows of a person, because its claim "
+            "does not cover trajectories. Remove `rows: linked` from the schema"
         )
     if schema.by and not schema.linked and not known and loss is None:
         raise VerificationError(
-            f"{schema.by} names the person of each row, but the persons of the released rows are not known, "
-            "and "
-            "rows are not people. Verify the release in its work area, where the persons are kept"
+            f"{schema.by} names the person of each row, but the persons of the released rows are not "
+            "known, and rows are not people. Verify the release in its work area, where the persons "
+            "are kept"
         )
 
 
@@ -608,9 +607,8 @@ def attributes_of(models: Sequence[RowIntersection], schema: DataSchema) -> tupl
     names = [name for model in models for name in ([model.attribute] if model.attribute else every)]
     if models and (not every or not set(names) <= set(every)):
         raise SchemaError(
-            f"row_intersection requires a sensitive attribute, the table has {sorted(every)}. Name one of "
-            "them, "
-            "or give one attribute that role"
+            f"row_intersection requires a sensitive attribute, the table has {sorted(every)}. Name "
+            "one of them, or give one attribute that role"
         )
     return tuple(dict.fromkeys(names))
 
@@ -688,15 +686,15 @@ def _known_persons(
     demanded = ", ".join(model.name for model in policy.across)
     if schema.linked:
         raise VerificationError(
-            f"the policy requires {demanded}, which follows one record per person, but here a pseudonym "
-            "links "
-            "several records. Remove it from the policy, or `rows: linked` from the schema"
+            f"the policy requires {demanded}, which follows one record per person, but here a "
+            "pseudonym links several records. Remove it from the policy, or `rows: linked` from the "
+            "schema"
         )
     if loss is not None:
         raise VerificationError(
-            f"the policy requires {demanded}, which is about people in classes and does not apply to a "
-            "release "
-            "with a privacy loss: losses add up over releases, and a budget limits their sum. Remove it"
+            f"the policy requires {demanded}, which is about people in classes and does not apply to "
+            "a release with a privacy loss: losses add up over releases, and a budget limits their "
+            "sum. Remove it"
         )
     if persons is None:
         raise VerificationError(

@@ -279,9 +279,8 @@ def database_url(connection_id: str) -> "URL":
         return URL.create(scheme, database=str(extra.get("path") or found.host or ""))
     if not found.schema or not scheme:
         raise SpecError(
-            f"connection {connection_id} does not name the database. Set type, host, login, password, and "
-            "the "
-            "database as schema"
+            f"connection {connection_id} does not name the database. Set type, host, login, password, "
+            "and the database as schema"
         )
     return URL.create(
         scheme,

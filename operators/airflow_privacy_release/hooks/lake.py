@@ -49,9 +49,8 @@ class LakeHook(BaseHook):
             return Lake(root=default_lake_root())
         if not extra or not isinstance(extra.get("path"), str):
             raise SpecError(
-                f"the Airflow connection {self.lake_conn_id} does not exist or has no `path` of the lake in "
-                "its "
-                "extra. Add it, for example with --conn-type privacy_lake "
+                f"the Airflow connection {self.lake_conn_id} does not exist or has no `path` of the "
+                "lake in its extra. Add it, for example with --conn-type privacy_lake "
                 '--conn-extra \'{"path": "/data/lake"}\''
             )
         try:

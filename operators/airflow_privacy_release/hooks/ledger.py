@@ -56,9 +56,8 @@ class LedgerHook(BaseHook):
             if self.ledger_conn_id == DEFAULT_LEDGER:
                 return default_ledger()
             raise SpecError(
-                f"the Airflow connection {self.ledger_conn_id} of the ledger does not exist. Add it, for "
-                "example "
-                "with --conn-type privacy_ledger --conn-host HOST --conn-schema DATABASE"
+                f"the Airflow connection {self.ledger_conn_id} of the ledger does not exist. Add it, "
+                "for example with --conn-type privacy_ledger --conn-host HOST --conn-schema DATABASE"
             )
         name = f"connection {self.ledger_conn_id}"
         extra = connection.extra_dejson
@@ -87,9 +86,8 @@ def _place(connection: "Connection", extra: dict[str, Any], name: str) -> str:
         return str(file)
     if connection.conn_type not in (LedgerHook.conn_type, "postgres", "postgresql") or not connection.schema:
         raise SpecError(
-            f"{name} does not name the ledger. Set host, login and password of a PostgreSQL server and the "
-            "database "
-            "as schema, or the `path` of a SQLite file in the extra"
+            f"{name} does not name the ledger. Set host, login and password of a PostgreSQL server "
+            "and the database as schema, or the `path` of a SQLite file in the extra"
         )
     return URL.create(
         "postgresql+psycopg",

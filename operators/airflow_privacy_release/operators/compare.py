@@ -242,9 +242,8 @@ class ListChoicesOperator(BaseOperator):
         cells = choices(spec, policy, Grid.of(self.grid))
         if len(cells) > most_mapped():
             raise SpecError(
-                f"Airflow maps a task over {most_mapped():,} items at most, got {len(cells):,} choices. Use "
-                "a "
-                "smaller grid, or raise Airflow's option max_map_length"
+                f"Airflow maps a task over {most_mapped():,} items at most, got {len(cells):,} "
+                "choices. Use a smaller grid, or raise Airflow's option max_map_length"
             )
         if read_field("explore: book", self.book, bool):
             dataset, connection = budget_named(spec, None)

@@ -280,9 +280,8 @@ def require_policy(task_id: str, budget: object, policy: object) -> None:
     """
     if budget is not None and policy is None:
         raise SpecError(
-            f"{task_id}: a budget requires a policy, so that a release that the policy refuses is not paid "
-            "for. "
-            "Add policy=, as for VerifyOperator"
+            f"{task_id}: a budget requires a policy, so that a release that the policy refuses is not "
+            "paid for. Add policy=, as for VerifyOperator"
         )
 
 

@@ -212,11 +212,10 @@ class _Chain:
                 return [same(item) for item in value]
             names = ", ".join(f"`{task.task_id}`" for task in through)
             raise self._refused(
-                f"must be the output of a task of this package, but the output of task {names} is not: it "
-                "was changed "
-                "outside of the run, or one of your own steps created it. Clear the run and start again. "
-                "Your own steps "
-                "must pass references on unchanged, or be a `@release_transform`"
+                f"must be the output of a task of this package, but the output of task {names} is "
+                "not: it was changed outside of the run, or one of your own steps created it. Clear "
+                "the run and start again. Your own steps must pass references on unchanged, or be a "
+                "`@release_transform`"
             )
 
         return same(value)

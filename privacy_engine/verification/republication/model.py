@@ -149,9 +149,8 @@ class Republication:
         """
         if self.groups and history.new.people is not None:
             raise SchemaError(
-                "groups cannot be judged if a person may have several records, because the persons of the "
-                "values of "
-                "departures are not kept. Remove groups from the model"
+                "groups cannot be judged if a person may have several records, because the persons "
+                "of the values of departures are not kept. Remove groups from the model"
             )
         names = self._attributes(classes)
         unjudged = self._unjudged(history, names)
@@ -241,9 +240,8 @@ class Republication:
         about_values = self.m is not None or self.groups
         if not set(names) <= set(every) or (about_values and not every):
             raise SchemaError(
-                f"{self.name} requires a sensitive attribute, the table has {sorted(every)}. Name one of "
-                "them, "
-                "or give one attribute that role"
+                f"{self.name} requires a sensitive attribute, the table has {sorted(every)}. Name one "
+                "of them, or give one attribute that role"
             )
         return names
 

@@ -50,9 +50,8 @@ def candidates(history: History, registers: Sequence[Membership] = (), *, arriva
     """
     if registers and history.new.people is not None:
         raise VerificationError(
-            "a register has one record per person, so it cannot be the population of a table in which a "
-            "person "
-            "may have several. Remove `population` from the attackers, or the register"
+            "a register has one record per person, so it cannot be the population of a table in "
+            "which a person may have several. Remove `population` from the attackers, or the register"
         )
     releases: Sequence[Membership] = (*history.earlier, history.new)
     if registers:
@@ -159,9 +158,8 @@ def _reading(
     readings = [BoxParser(sorted(r.boxes), source) for r in (*releases, *registers) if len(r)]
     if not readings or not readings[0].subjects or any(r.subjects != readings[0].subjects for r in readings):
         raise VerificationError(
-            "the cells of all releases must have been kept, for the same quasi-identifiers. Retract the "
-            "older "
-            "releases, or remove `population` from the attackers"
+            "the cells of all releases must have been kept, for the same quasi-identifiers. Retract "
+            "the older releases, or remove `population` from the attackers"
         )
     return readings[-1]
 

@@ -39,6 +39,12 @@ def test_of_one_attribute_the_mass_of_a_record_is_its_frequency() -> None:
     assert model.likelihoods(4) == pytest.approx([0.015625] * 3 + [0.421875])
 
 
+def test_the_uniqueness_of_equally_frequent_values_is_exact() -> None:
+    model = GaussianCopula.of(pd.DataFrame({"x": range(200)}), numbers("x"))
+    # Each drawn value has the mass 1/200, whatever is drawn.
+    assert model.uniqueness(300, np.random.default_rng(1)) == pytest.approx((1 - 1 / 200) ** 299, rel=1e-9)
+
+
 def test_the_masses_of_all_records_add_up_to_one() -> None:
     correlations = [[1, 0.7, -0.5], [0.7, 1, 0], [-0.5, 0, 1]]
     sample = population(3_000, correlations, 5, 1)

@@ -101,9 +101,8 @@ def do(request: Request, user: GetUserDep, typed: Annotated[Submitted, Form()]) 
     if not holds(typed.token, user, _about(typed, place)) or typed.known not in ("", typed.dataset):
         raise HTTPException(
             status.HTTP_403_FORBIDDEN,
-            "This form was not made for you, is older than an hour, or something has been spent or granted "
-            "since. "
-            "Nothing was granted. Open the page again.",
+            "This form was not made for you, is older than an hour, or something has been spent or "
+            "granted since. Nothing was granted. Open the page again.",
         )
     try:
         limit = typed.limit()

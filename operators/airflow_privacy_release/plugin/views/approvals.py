@@ -292,13 +292,11 @@ TERMS: Mapping[str, str] = {
     "Sensitive": "A column whose value must not be learned about any person, such as an illness.",
     "Class": "The released records that look the same in all quasi-identifiers.",
     "k-anonymity (k)": "Each record looks the same as at least k - 1 others in everything that others may "
-    "know. "
-    "Someone who knows a person finds at least k records and cannot tell which one is right.",
+    "know. Someone who knows a person finds at least k records and cannot tell which one is right.",
     "l-diversity (l)": "Each class has at least l different sensitive values, so finding a person's "
     "class does not by itself reveal the value.",
     "t-closeness (t)": "The sensitive values of each class are distributed nearly as in the whole table. t "
-    "is "
-    "the largest difference, from 0 (identical) to 1.",
+    "is the largest difference, from 0 (identical) to 1.",
     "Epsilon": "The privacy loss of a differentially private release: how much any one person can change "
     "what is released. 0 reveals nothing; each 0.7 roughly doubles the possible change of the odds.",
     "Delta": "The small probability that the bound of epsilon fails.",
