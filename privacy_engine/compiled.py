@@ -1,33 +1,31 @@
-"""Compiled functions whose machine code is cached on disk until one of their sources changes.
+"""Compiled functions whose machine code is cached on disk until something changes that it depends on.
 
 Numba's own cache checks only the file that defines a function: if a called function changes in another file,
 the old machine code of both still runs. And if no folder can hold the code, numba refuses to import the
-function. The key used here covers the content of every source that a function can reach and the versions of
-the compiler; numba adds those of Python and the processor. If no folder can hold the code, a warning says so.
+function. The key used here covers all that the machine code depends on, see `kernel_digest`; numba adds the
+versions of Python and the processor. If no folder can hold the code, a warning says so.
 
-This is the only module outside `engines` that reads and writes files: the sources and the machine code.
+Outside `engines`, only this module and `kernel_digest` read or write files: machine code and sources.
 """
 
-import hashlib
-import re
 import tempfile
 import warnings
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from contextlib import suppress
-from functools import cache
+from functools import cache, cached_property
 from pathlib import Path
 from typing import Any, Literal, TypeVar
 
-import llvmlite
 import numba
 from numba.core import config
 from numba.core.caching import CompileResultCacheImpl, FunctionCache, IndexDataCacheFile, _CacheLocator
 from numba.core.dispatcher import Dispatcher
 from numba.misc.appdirs import AppDirs
 
+from privacy_engine.kernel_digest import kernel_digest
+
 F = TypeVar("F", bound=Callable[..., Any])
 _PACKAGE = Path(__file__).parent
-_IMPORT = re.compile(rb"^[ \t]*(?:from|import) privacy_engine([.\w]*)", re.MULTILINE)
 
 
 def kernel(
@@ -56,7 +54,7 @@ def kernel(
             plain = dispatcher.get_call_template
             dispatcher.get_call_template = _of_types(plain)  # type: ignore[method-assign]  # this instance only
             # As `cache=True` does with numba's own cache.
-            dispatcher._cache = _KernelCache(function)  # type: ignore[attr-defined]  # annotations leave it out
+            dispatcher._cache = _KernelCache(dispatcher)  # type: ignore[attr-defined]  # annotations leave it out
             if inner:
                 _keep_from_python(dispatcher)
         kept: F = dispatcher
@@ -103,23 +101,6 @@ def cache_folder() -> Path | None:
     return next(filter(_is_writable, _folders()), None)
 
 
-def source_digest(module: Path) -> str:
-    """Return a digest of the sources in this package that a module can reach and of the compiler's versions.
-
-    A module can only call functions and use constants of modules that it imports.
-    """
-    digest = hashlib.sha256(f"{numba.__version__} {llvmlite.__version__}".encode())
-    reached: set[Path] = set()
-    waiting = [module]
-    while waiting:
-        if (path := waiting.pop()) not in reached:
-            reached.add(path)
-            waiting += _imported(path)
-    for path in sorted(reached):
-        digest.update(_source_digest(path))
-    return digest.hexdigest()
-
-
 @cache
 def _folders() -> tuple[Path, ...]:
     """Return the folders that may hold machine code, the preferred one first."""
@@ -142,32 +123,6 @@ def _is_writable(folder: Path) -> bool:
 
 
 @cache
-def _source(path: Path) -> bytes:
-    return path.read_bytes()
-
-
-@cache
-def _source_digest(path: Path) -> bytes:
-    return hashlib.sha256(_source(path)).digest()
-
-
-@cache
-def _imported(path: Path) -> tuple[Path, ...]:
-    """Return the sources that a source imports; importing a package counts as importing all its modules."""
-    return tuple(
-        source for name in _IMPORT.findall(_source(path)) for source in _sources(name.decode().split(".")[1:])
-    )
-
-
-def _sources(parts: list[str]) -> Iterator[Path]:
-    place = _PACKAGE.joinpath(*parts)
-    if place.is_dir():
-        yield from sorted(place.rglob("*.py"))
-    else:
-        yield place.with_suffix(".py")
-
-
-@cache
 def _warn_that_nothing_is_kept() -> None:
     warnings.warn(
         f"compiled functions must be kept in a folder that can be written, found none of "
@@ -179,34 +134,41 @@ def _warn_that_nothing_is_kept() -> None:
 
 
 class _ByContent(_CacheLocator):
-    """Names the cache files of a function and gives the stamp that keeps them valid."""
+    """Names the cache files of a function."""
 
-    def __init__(self, function: Callable[..., Any], file: str) -> None:
+    def __init__(self, file: str) -> None:
         self._py_file = file  # numba reads this attribute for a warning
-        self._line = function.__code__.co_firstlineno
 
     @classmethod
     def from_function(cls, function: Callable[..., Any], file: str) -> "_ByContent":
-        return cls(function, file)
+        return cls(file)
 
     def get_cache_path(self) -> str:
         return str(cache_folder() or _folders()[0])
 
     def get_source_stamp(self) -> str:
-        return source_digest(Path(self._py_file))
+        return ""  # see `_KernelCache`: while a function is defined, not all that it calls is
 
     def get_disambiguator(self) -> str:
-        return f"{Path(self._py_file).parent.name}-{self._line}"
+        return Path(self._py_file).parent.name
 
 
 class _ResultsByContent(CompileResultCacheImpl):
-    _locator_classes = [_ByContent]  # noqa: RUF012 -- numba declares it so
+    _locator_classes: list[Any] = [_ByContent]  # noqa: RUF012  numba declares it so
 
 
 class _KernelCache(FunctionCache):
     """Machine code of a function: searched for in all folders, saved in the first writable one."""
 
     _impl_class = _ResultsByContent
+
+    def __init__(self, dispatcher: Any) -> None:
+        super().__init__(dispatcher.py_func)
+        self._options = dispatcher.targetoptions
+
+    @cached_property
+    def _stamp(self) -> str:
+        return kernel_digest(self._py_func, self._options)
 
     def _load_overload(self, signature: Any, target: Any) -> Any:
         key = self._index_key(signature, target.codegen())
@@ -229,5 +191,4 @@ class _KernelCache(FunctionCache):
             _warn_that_nothing_is_kept()
 
     def _index(self, folder: Path) -> IndexDataCacheFile:
-        stamp = self._cache_file._source_stamp
-        return IndexDataCacheFile(str(folder), self._impl.filename_base, stamp)
+        return IndexDataCacheFile(str(folder), self._impl.filename_base, self._stamp)

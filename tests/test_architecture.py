@@ -133,8 +133,8 @@ _FOREIGN: Mapping[str, frozenset[str]] = {
 }
 # Its classes derive from those of Great Expectations; it is imported inside functions alone.
 GX_CLASSES = "privacy_release.expectations.table_expectations"
-# It keeps machine code in files, and looks at the sources to know whether that code is still theirs.
-KEEPS_CODE = "privacy_engine.compiled"
+# One keeps machine code in files, the other looks at the sources to know whether that code is still theirs.
+OF_FILES = {"privacy_engine.compiled": {"pathlib", "tempfile"}, "privacy_engine.kernel_digest": {"pathlib"}}
 FAMILIES = frozenset(
     [
         *("anonymizers", "recoding", "synthesizers", "randomizers", "outliers", "learning", "fragments"),
@@ -233,8 +233,7 @@ def test_only_the_spark_engine_knows_spark_and_only_engines_do_input_or_output()
         assert spark or "pyspark" not in map(top, imports(module)), module
         if room(module) == "engines":
             continue
-        allowed = {"pathlib", "tempfile"} if module == KEEPS_CODE else set()
-        assert not _IO & set(map(top, imports(module))) - allowed, module
+        assert not _IO & set(map(top, imports(module))) - OF_FILES.get(module, set()), module
         calls = (
             n.func.id
             for n in ast.walk(tree(module))
