@@ -25,6 +25,7 @@ from privacy_engine.verification.policy import ReleasePolicy
 from privacy_engine.verification.tally import tallied
 from privacy_engine.verification.uniqueness import as_declared
 from privacy_engine.verification.verify import (
+    CountedRecords,
     Finding,
     Report,
     attributes_of,
@@ -54,7 +55,7 @@ def verify_files(
     """Measure every rule of a policy on released records in Parquet files.
 
     The report is the same as that of `verify` on the records. Arguments and errors as there, and `across` as
-    for `verify_tallies`.
+    for `CountedRecords`.
 
     If the schema names a person, `by_person` has the quasi-identifiers and sensitive attributes of the same
     records, and in the column of that name the person of each record. Persons are counted then. If rows are
@@ -74,20 +75,16 @@ def verify_files(
     judging = _Judging(policy, schema, by_person=schema.linked or by_person is not None)
     tallies, persons = _counted(engine, files, schema, by_person, judging)
     tables, known = _by_table(engine, files, schema, needed, judging) if schema.tables else ((), {})
-    return verify_tallies(
-        chain(tallies, tables),
-        columns,
-        schema,
-        policy,
-        loss=loss,
-        figures=figures,
+    counted = CountedRecords(
+        columns=columns,
+        tallies=chain(tallies, tables),
         across=across,
         persons=persons,
         known=known or _known(engine, files, schema, by_person, needed),
         values=partial(_values, engine, files),
         sizes=partial(engine.class_sizes, files),
-        year=year,
     )
+    return verify_tallies(counted, schema, policy, loss=loss, figures=figures, year=year)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -171,15 +168,14 @@ def examine_files(
             sizes.update(dict(result["sizes"]))
             yield result["tally"]
 
-    report = verify_tallies(
-        tallies(),
-        columns,
-        schema,
-        policy,
+    counted = CountedRecords(
+        columns=columns,
+        tallies=tallies(),
         persons=persons,
         known=known,
         sizes=partial(engine.class_sizes, files),
     )
+    report = verify_tallies(counted, schema, policy)
     figures = risk.figures() | known_rows.figures(known, policy.require)
     return Examined(report=report, risk=figures, sizes=dict(sorted(sizes.items())))
 

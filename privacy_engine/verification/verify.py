@@ -168,20 +168,16 @@ def verify(
         across = _across_findings(policy, whole, people, earlier, source)
     parts = ((whole, False), *((own, True) for own in released.tables.values()))
     by_person = whole.persons is not None
-    report = verify_tallies(
-        (tallied([part], policy, schema, by_person=by_person, of_table=own) for part, own in parts),
-        list(table.columns),
-        schema,
-        policy,
-        loss=loss,
-        figures=figures,
+    counted = CountedRecords(
+        columns=list(table.columns),
+        tallies=(tallied([part], policy, schema, by_person=by_person, of_table=own) for part, own in parts),
         across=across,
         persons=None if whole.persons is None else len(np.unique(whole.persons)),
         known=known,
         values=partial(_values, table),
         sizes=partial(_sizes, table),
-        year=year,
     )
+    report = verify_tallies(counted, schema, policy, loss=loss, figures=figures, year=year)
     if persons is None:
         return report
     return replace(report, findings=tuple(with_counterfeits(report.findings, table, schema, policy, persons)))
@@ -397,19 +393,38 @@ NOT_APPLICABLE = "Not applicable: the records are invented, so none is about a p
 _OF_RECORDS = ("max_suppressed", "max_gcp", "max_distorted", "max_breach", "unique_records")
 
 
+@dataclass(frozen=True, kw_only=True)
+class CountedRecords:
+    """Released records, as far as the rules of a policy need them.
+
+    Attributes:
+        columns: All columns of the records.
+        tallies: Tallies of all classes, each in one of them, from `tallied`; only consumed after everything
+            else has been checked.
+        across: Result of ``across_findings``; required if the policy has models across releases, which are
+            about people and not about counts of classes.
+        persons: Number of persons; required if the classes were counted by persons.
+        known: Values left of each sensitive attribute of ``attributes_of``; required likewise.
+        values: Values of the columns; required if the policy has rules for them.
+        sizes: Sizes of the classes of some columns; required if the policy limits unique records.
+    """
+
+    columns: Sequence[str]
+    tallies: Iterable[Mapping[str, Any]] = ()
+    across: Sequence[Finding] | None = None
+    persons: int | None = None
+    known: Mapping[str, ValuesLeft] | None = None
+    values: Values | None = None
+    sizes: Sizes | None = None
+
+
 def verify_tallies(
-    tallies: Iterable[Mapping[str, Any]],
-    columns: Sequence[str],
+    counted: CountedRecords,
     schema: DataSchema,
     policy: ReleasePolicy,
     *,
     loss: PrivacyLoss | None = None,
     figures: Mapping[str, float] | None = None,
-    across: Sequence[Finding] | None = None,
-    persons: int | None = None,
-    known: Mapping[str, ValuesLeft] | None = None,
-    values: Values | None = None,
-    sizes: Sizes | None = None,
     year: int | None = None,
 ) -> Report:
     """Measure every rule of a policy on released records whose classes were tallied elsewhere.
@@ -417,19 +432,11 @@ def verify_tallies(
     The report is the same as that of `verify` on the records.
 
     Args:
-        tallies: Tallies of all classes, each in one of them, from `tallied`; only consumed after everything
-            else has been checked.
-        columns: All columns of the records.
+        counted: Columns of the records, and what was counted of them.
         schema: Schema of the released records, as for `verify`.
         policy: Policy that must be met.
         loss: Privacy loss that the release claims; it is compared with limits on epsilon and delta.
         figures: Shares for the limits on them, by name, as for `verify`.
-        across: Result of ``across_findings``; required if the policy has models across releases, which are
-            about people and not about counts of classes.
-        persons: Number of persons; required if the classes were counted by persons.
-        known: Values left of each sensitive attribute of ``attributes_of``; required likewise.
-        values: Values of the columns; required if the policy has rules for them.
-        sizes: Sizes of the classes of some columns; required if the policy limits unique records.
         year: Year of the release; required by a policy that limits ages.
 
     Raises:
@@ -437,34 +444,35 @@ def verify_tallies(
             requires is not given, or ages are limited and the year is not given.
         SchemaError: If the policy requires a distance that a sensitive attribute does not have.
     """
-    check_columns(columns, schema)
+    check_columns(counted.columns, schema)
     policy = as_declared(policy, schema)
-    require_persons(schema, persons is not None, loss)
-    if across is None and policy.across:
+    by_person = counted.persons is not None
+    require_persons(schema, by_person, loss)
+    if counted.across is None and policy.across:
         demanded = ", ".join(model.name for model in policy.across)
         raise VerificationError(
             f"the policy requires {demanded}, which follows people through releases. Pass the findings on "
             "people, or remove it from the policy"
         )
-    tally = Tally(policy, schema, by_person=persons is not None)
+    tally = Tally(policy, schema, by_person=by_person)
     for judged in tally.judged:  # nothing fails yet; a model that cannot be measured at all raises here
-        none = ReleasedClasses.of_table(pd.DataFrame(columns=list(columns)), schema)
+        none = ReleasedClasses.of_table(pd.DataFrame(columns=list(counted.columns)), schema)
         for empty in classes_asked(judged.model, none):
             judged.add(empty)
-    for part in tallies:
+    for part in counted.tallies:
         tally.take(part)
     found = [_finding(judged) for judged in tally.judged]
-    if persons is not None:
-        found += known_rows_findings(policy, known or {}, tally.rows)
+    if by_person:
+        found += known_rows_findings(policy, counted.known or {}, tally.rows)
     limits = [*_limit_findings(policy, loss, figures), *_pseudonym_findings(policy, schema)]
     limits += untried_findings(policy)
-    of_columns = column_findings(policy, schema, values, tally.rows, year)
-    alone, of_alone = unique_findings(policy, schema, sizes, by_person=persons is not None, loss=loss)
+    of_columns = column_findings(policy, schema, counted.values, tally.rows, year)
+    alone, of_alone = unique_findings(policy, schema, counted.sizes, by_person=by_person, loss=loss)
     return Report(
         rows=tally.rows,
         classes=tally.classes,
-        persons=persons,
-        findings=(*found, *(across or ()), *limits, *of_columns, *of_alone),
+        persons=counted.persons,
+        findings=(*found, *(counted.across or ()), *limits, *of_columns, *of_alone),
         unique_records=alone,
     )
 

@@ -39,7 +39,7 @@ from privacy_engine.verification.models import (
 )
 from privacy_engine.verification.policy import ReleasePolicy
 from privacy_engine.verification.tally import tallied
-from privacy_engine.verification.verify import Report, verify, verify_tallies
+from privacy_engine.verification.verify import CountedRecords, Report, verify, verify_tallies
 from tests.privacy_engine.engines.tables import written
 from tests.servers.memory import needs_proc, run_alone
 
@@ -206,7 +206,7 @@ def split(classes: EquivalenceClasses, parts: int) -> list[CountedClasses]:
 def judged(parts: Iterable[Classes], frame: pd.DataFrame) -> Report:
     """The report of classes that come part by part."""
     tally = tallied(parts, POLICY, SCHEMA, by_person=False, of_table=False)
-    return verify_tallies([tally], list(frame.columns), SCHEMA, POLICY)
+    return verify_tallies(CountedRecords(columns=list(frame.columns), tallies=[tally]), SCHEMA, POLICY)
 
 
 @few
@@ -222,7 +222,7 @@ def test_no_part_at_all_is_an_empty_table() -> None:
     frame = to_frame(table_of([]))
     assert judged([], frame) == verify(frame, SCHEMA, POLICY)
     assert not judged([], frame).passed
-    assert verify_tallies([], list(frame.columns), SCHEMA, POLICY) == judged([], frame)
+    assert verify_tallies(CountedRecords(columns=list(frame.columns)), SCHEMA, POLICY) == judged([], frame)
 
 
 def test_parts_are_let_go_one_by_one() -> None:

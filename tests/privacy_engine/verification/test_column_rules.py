@@ -14,7 +14,7 @@ from privacy_engine.registry import load_method
 from privacy_engine.tables.schema import DataSchema
 from privacy_engine.verification.column_checks import broken_by_schema
 from privacy_engine.verification.column_rules import ColumnRules
-from privacy_engine.verification.verify import verify_tallies
+from privacy_engine.verification.verify import CountedRecords, verify_tallies
 
 YEAR = 2025
 
@@ -153,7 +153,7 @@ def test_a_rule_that_is_not_measured_is_never_passed_over() -> None:
     with pytest.raises(VerificationError, match="year of the release"):
         verify(pd.DataFrame({"x": [3]}), schema, policy)
     with pytest.raises(VerificationError, match="their values"):
-        verify_tallies([], ["x"], schema, policy, year=YEAR)
+        verify_tallies(CountedRecords(columns=["x"]), schema, policy, year=YEAR)
 
 
 def test_an_empty_release_keeps_no_rule() -> None:

@@ -20,7 +20,7 @@ from privacy_engine.errors import VerificationError
 from privacy_engine.tables.schema import DataSchema
 from privacy_engine.verification.policy import ReleasePolicy
 from privacy_engine.verification.uniqueness import as_declared, nearly_unique
-from privacy_engine.verification.verify import Report, verify, verify_tallies
+from privacy_engine.verification.verify import CountedRecords, Report, verify, verify_tallies
 
 FIELDS: dict[str, dict[str, Any]] = {
     "age": {"role": "quasi_identifier", "kind": "numeric", "nullable": True},
@@ -182,11 +182,12 @@ def test_what_no_one_counted_is_refused_and_not_passed() -> None:
     ):
         with pytest.raises(VerificationError, match="limits unique records"):
             verify_tallies(
-                [],
-                list(FIELDS),
+                CountedRecords(
+                    columns=list(FIELDS),
+                    values=lambda _: (pd.Series([]), pd.Series([]).to_numpy(int)),
+                ),
                 SCHEMA,
                 policy,
-                values=lambda _: (pd.Series([]), pd.Series([]).to_numpy(int)),
             )
 
 
