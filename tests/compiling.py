@@ -24,11 +24,13 @@ from privacy_engine.registry import (
     needs_whole_table,
 )
 from privacy_engine.release import Release
+from privacy_engine.republication.guarantee import RepublicationGuarantee
 from privacy_engine.republication.republish import republish
 from privacy_engine.signatures import to_text
 from privacy_engine.tables.hierarchy import Hierarchy
 from privacy_engine.tables.schema import DataSchema
 from privacy_engine.verification.cross_release import Membership
+from privacy_engine.vocabulary import Departures
 from privacy_release.cli.warm import ATTACKS as ALL_ATTACKS
 from privacy_release.cli.warm import HISTORY
 from privacy_release.reports.curator import render_curator_report
@@ -76,11 +78,10 @@ def release_again() -> None:
                     np.random.default_rng(7),
                     persons=persons,
                     earlier=earlier,
-                    departures=departures,
+                    guarantee=RepublicationGuarantee(
+                        k=3, m={"disease": 2}, departures=Departures(departures), counterfeits=0.3
+                    ),
                     limit=0.9,
-                    k=3,
-                    m={"disease": 2},
-                    counterfeits=0.3,
                 )
                 who = np.array([None if row < 0 else persons[row] for row in release.rows], dtype=object)
                 earlier.append(Membership.of_table(who, release.table, release.schema))

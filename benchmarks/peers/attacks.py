@@ -14,6 +14,7 @@ from privacy_engine import DataSchema, load_method
 from privacy_engine.attacks.shadow import shadows_of
 from privacy_engine.attacks.trial import AttackOutcome, Evidence, Verdict, case_of, try_attack
 from privacy_engine.registry import load_attack
+from privacy_engine.republication.guarantee import RepublicationGuarantee
 from privacy_engine.republication.republish import republish
 from privacy_engine.verification.cross_release import Membership
 from privacy_engine.verification.models import TCloseness
@@ -151,7 +152,7 @@ def _pairs(people: pd.DataFrame, outsiders: pd.DataFrame, schema: DataSchema) ->
         np.random.default_rng(2),
         persons=persons,
         earlier=[member(first)],
-        k=10,
+        guarantee=RepublicationGuarantee(k=10),
         limit=1.0,
     )
     found["bottom_up twice, made with the first, k = 10"] = _intersected(

@@ -33,7 +33,6 @@ import numpy.typing as npt
 import pandas as pd
 
 from privacy_engine.anonymizers.anonymizer import Anonymizer
-from privacy_engine.choice import choice
 from privacy_engine.compiled import kernel
 from privacy_engine.errors import InfeasibleError, SchemaError
 from privacy_engine.measures.recoding import Points, Recoding
@@ -57,6 +56,7 @@ from privacy_engine.republication.earlier_boxes import (
     require_persons,
     unpublished,
 )
+from privacy_engine.republication.guarantee import RepublicationGuarantee
 from privacy_engine.republication.nested import People, lies_within, search
 from privacy_engine.republication.signatures import Buckets, Signature, buckets_of
 from privacy_engine.republication.unique import Demand, distinguished, m_unique_classes
@@ -78,13 +78,8 @@ def republish(
     *,
     persons: Texts,
     earlier: Sequence[Membership],
-    k: int,
-    m: Mapping[str, int] | None = None,
-    departures: Departures | str = Departures.KNOWN,
-    reserve: float = 1.0,
+    guarantee: RepublicationGuarantee,
     limit: float | None = None,
-    counterfeits: float = 0.0,
-    unique: bool = False,
 ) -> Release:
     """Release a table so that all releases together single out no one.
 
@@ -95,17 +90,8 @@ def republish(
         rng: Source of randomness for all choices.
         persons: Person of each record, shape (n,) text.
         earlier: Classes of the earlier releases, oldest first.
-        k: Least number of persons whom no one with all releases can distinguish, >= 2.
-        m: Sensitive attribute -> least number of values of a class, which must be the same in all releases of
-            a person; anyone who would need another set of values is withheld.
-        departures: Whether someone with all releases knows who left, see `CrossReleaseKAnonymity`.
-        reserve: Size of a class that is published for the first time, in multiples of k, >= 1.
+        guarantee: Guarantee over all releases. No one waits for similar persons.
         limit: Largest share of records that may be withheld; None: the method's `suppression_limit`.
-        counterfeits: Largest share of the records that may be added as counterfeits. Above 0 the release has
-            the column `counterfeits`, with the number in each record's class.
-        unique: Whether no two records of a class may have the same value of the one attribute of `m`. Classes
-            are then made by `unique`, whatever the method, and any number of counterfeits may be added if
-            they are allowed.
 
     Returns:
         The release; its `rows` are the table row of each record, -1 for a counterfeit; its notes have the
@@ -115,28 +101,21 @@ def republish(
         SchemaError: If the table does not fit the schema, or there is not one person a record.
         InfeasibleError: If more would have to be withheld than may be, or a guarantee cannot be met.
     """
-    departures = choice(Departures, departures, "departures")
-    KAnonymity(k=k)
-    if reserve < 1:
-        raise ValueError(f"reserve must be >= 1, got {reserve}")
-    if not 0 <= counterfeits <= 1:
-        raise ValueError(f"counterfeits must be in [0, 1], got {counterfeits}")
+    m, unique = guarantee.m, guarantee.unique
     require_persons(persons, table, schema)
-    signed = require_fillable(schema, list(m or {})) if counterfeits else None
-    if unique and len(m or {}) != 1:
+    signed = require_fillable(schema, list(m)) if guarantee.counterfeits else None
+    if unique and len(m) != 1:
         raise SchemaError(
-            f"unique classes support one sensitive attribute: m must name one, but names {len(m or {})}"
+            f"unique classes support one sensitive attribute: m must name one, but names {len(m)}"
         )
-    nested = departures is Departures.UNKNOWN
+    nested = guarantee.departures is Departures.UNKNOWN
     if nested and method.intervals is Intervals.MIDPOINT:
         raise SchemaError(
             "midpoints do not show what a class covers. Release intervals as text or bounds, or use "
             "`departures: known`"
         )
-    rules = tuple(
-        DistinctLDiversity(l=least, attribute=name) for name, least in (m or {}).items() if least > 1
-    )
-    planned = max(math.ceil(k * reserve), method.k)
+    rules = tuple(DistinctLDiversity(l=least, attribute=name) for name, least in m.items() if least > 1)
+    planned = max(math.ceil(guarantee.k * guarantee.reserve), method.k)
     first = replace(method, k=planned, require=(*method.require, *rules))
     earlier = [release for release in earlier if pd.Index(release.persons).isin(persons).any()]
     if not earlier and signed is None and not unique:
@@ -153,22 +132,16 @@ def republish(
     known = known_of(table, schema, persons, earlier, nested=nested)
     filling = None
     if unique:
-        ((attribute, values_of_class),) = dict(m or {}).items()
+        ((attribute, values_of_class),) = m.items()
         _require_values(table[attribute], max(values_of_class, planned, method.least), known)
         first = replace(method, k=planned)
     elif signed is not None:
         values_of_set = max([rule.l for rule in (*rules, *method.sensitive_models) if hasattr(rule, "l")])
-        filling = _Filling.of(known, signed, values_of_set, max(planned, method.least), counterfeits, rng)
+        share = guarantee.counterfeits
+        filling = _Filling.of(known, signed, values_of_set, max(planned, method.least), share, rng)
         first = replace(method, k=planned)
     required = _Requirements(
-        first,
-        max(k, method.least),
-        max(planned, method.least),
-        k,
-        dict(m or {}),
-        departures,
-        filling,
-        counterfeits > 0 if unique else None,
+        first, max(guarantee.k, method.least), max(planned, method.least), guarantee, filling
     )
     limit = method.suppression_limit if limit is None else limit
     release = required.released(required.made(known, rng), method, known, limit)
@@ -218,9 +191,8 @@ class _Requirements:
         method: Method with all requirements on a class.
         least: Least class size.
         planned: Same of classes that are published for the first time.
-        k, m, departures: Guarantee over all releases, as for `republish`.
-        filling: Buckets whose classes counterfeits may complete; None: no counterfeits.
-        unique: Whether counterfeits may complete m-unique classes; None: classes need not be m-unique.
+        guarantee: Guarantee over all releases.
+        filling: Buckets whose classes counterfeits may complete; None: none, or classes are m-unique.
     """
 
     def __init__(
@@ -228,15 +200,11 @@ class _Requirements:
         method: Anonymizer,
         least: int,
         planned: int,
-        k: int,
-        m: dict[str, int],
-        departures: Departures,
+        guarantee: RepublicationGuarantee,
         filling: _Filling | None = None,
-        unique: bool | None = None,
     ) -> None:
         self.method, self.least, self.planned = method, least, planned
-        self.k, self.m, self.departures, self.filling = k, m, departures, filling
-        self.unique = unique
+        self.guarantee, self.filling = guarantee, filling
 
     @property
     def models(self) -> tuple[PrivacyModel, ...]:
@@ -245,10 +213,10 @@ class _Requirements:
 
     def made(self, known: KnownBoxes, rng: np.random.Generator) -> Recoding:
         """Return the recoding, with anyone who cannot be kept safe suppressed."""
-        encoded, nested = known.encoded, self.departures is Departures.UNKNOWN
+        encoded, nested = known.encoded, self.guarantee.departures is Departures.UNKNOWN
         block = blocks_of(known.history)
-        if self.unique is not None:
-            return self._made_unique(known, block, rng, counterfeits=self.unique)
+        if self.guarantee.unique:
+            return self._made_unique(known, block, rng)
         if self.filling is not None:
             return self._made_in_buckets(known, block, self.filling, rng)
         kept = np.ones(len(encoded), np.bool_)
@@ -256,7 +224,7 @@ class _Requirements:
             kept = self._whole_cohorts(known, block, kept)
         labels = np.full(len(encoded), -1)
         rows = np.flatnonzero(kept)
-        if self.m:  # whole classes keep their sets of values; joined ones would not
+        if self.guarantee.m:  # whole classes keep their sets of values; joined ones would not
             labels[rows] = self._begun(encoded.take(rows), block[rows], rng)
         elif len(rows) >= self.least:
             labels[rows] = self._searched(known, rows, block, rng, fixed=not nested)
@@ -266,7 +234,7 @@ class _Requirements:
         self, known: KnownBoxes, block: Ints, filling: _Filling, rng: np.random.Generator
     ) -> Recoding:
         """Recode buckets, each searched separately; people move first, counterfeits come last."""
-        nested, buckets = self.departures is Departures.UNKNOWN, filling.buckets
+        nested, buckets = self.guarantee.departures is Departures.UNKNOWN, filling.buckets
         kept = buckets.of >= 0
         if not nested:
             kept = self._whole_cohorts(known, block, kept)
@@ -278,14 +246,8 @@ class _Requirements:
                 if len(rows) < self.least:
                     continue
                 rule = filling.rule(rows, signature, self.planned, sparing=sparing)
-                own = _Requirements(
-                    replace(self.method, require=(*self.method.require, rule)),
-                    self.least,
-                    self.planned,
-                    self.k,
-                    self.m,
-                    self.departures,
-                )
+                method = replace(self.method, require=(*self.method.require, rule))
+                own = _Requirements(method, self.least, self.planned, self.guarantee)
                 labels[rows] = labels.max() + 1 + own._searched(known, rows, block, rng, fixed=not nested)
             recoding = self._safe(known, labels)
             needed = counterfeits_needed(recoding, filling.values, buckets)
@@ -293,11 +255,11 @@ class _Requirements:
                 return recoding
         return self._safe(known, _affordable(recoding, needed, filling.allowed))
 
-    def _made_unique(
-        self, known: KnownBoxes, block: Ints, rng: np.random.Generator, *, counterfeits: bool
-    ) -> Recoding:
+    def _made_unique(self, known: KnownBoxes, block: Ints, rng: np.random.Generator) -> Recoding:
         """The recoding into m-unique classes, whose counterfeits are known then."""
-        ((attribute, m),), together = self.m.items(), self.departures is Departures.KNOWN
+        ((attribute, m),) = self.guarantee.m.items()
+        together = self.guarantee.departures is Departures.KNOWN
+        counterfeits = self.guarantee.counterfeits > 0
         kept = np.ones(len(known.encoded), np.bool_)
         demand = Demand(
             attribute=attribute,
@@ -341,9 +303,9 @@ class _Requirements:
         withheld, n = recoding.suppressed, len(known.encoded)
         if withheld > math.floor(limit * n + 1e-9) or withheld == n:
             remedy = "allow more, retract an earlier release, begin with a larger reserve, or ask for less"
-            if self.filling is not None and self.unique is None:
+            if self.filling is not None and not self.guarantee.unique:
                 remedy = f"{self.filling.allowed} counterfeits may be added; allow more of either"
-            elif self.m and not self.unique:
+            elif self.guarantee.m and not self.guarantee.unique:
                 remedy += "; or begin the table with `counterfeits`"
             raise InfeasibleError(
                 f"{withheld} of {n} persons cannot be kept safe together with the earlier releases and would "
@@ -374,7 +336,7 @@ class _Requirements:
         while True:
             rows = np.flatnonzero(kept & (block >= 0))
             part = Membership(persons=known.persons[rows], labels=block[rows])
-            few = History(new=part, earlier=known.history.earlier).shared < self.k
+            few = History(new=part, earlier=known.history.earlier).shared < self.guarantee.k
             if not few.any():
                 return kept
             kept[rows[few]] = False
@@ -421,7 +383,7 @@ class _Requirements:
             low, high = (ends[labels[mine]] for ends in made.spans)
             must = forced[mine] | ~_within(space, low, high, known.low[mine], known.high[mine])
             pairs = np.unique(np.stack([labels[mine], known.core[mine]], axis=1)[must], axis=0)
-            apart = distinguished(made) if self.unique is not None else more
+            apart = distinguished(made) if self.guarantee.unique else more
             if len(pairs) == have and not len(apart.labels):
                 return made
             have, more = len(pairs), _both(more, apart)
@@ -441,9 +403,9 @@ class _Requirements:
         persons[real] = known.persons[rows]
         people = Membership.of_classes(persons, classes, table, schema)
         history = History(new=people, earlier=known.history.earlier, source=known.history.source)
-        bad = history.candidates(self.departures) < self.k
-        for name, least in self.m.items():
-            model = MInvariance(m=least, attribute=name, unique=self.unique is not None)
+        bad = history.candidates(self.guarantee.departures) < self.guarantee.k
+        for name, least in self.guarantee.m.items():
+            model = MInvariance(m=least, attribute=name, unique=self.guarantee.unique)
             bad |= model.per_person(history, classes) < least
         of_persons = EquivalenceClasses.of_table(released.of_persons, schema) if self.filling else classes
         for own in self.models:

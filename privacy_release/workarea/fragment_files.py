@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
 from privacy_engine.errors import IntegrityError
+from privacy_engine.republication.guarantee import RepublicationGuarantee
 from privacy_release.manifest.manifest import Claims
 from privacy_release.workarea.parquet import write_private
 from privacy_release.workarea.references import FileRef, Table
@@ -28,7 +29,7 @@ class Followed:
 
     Attributes:
         versions: Earlier versions of the release table.
-        kept: Guarantee over all releases, as in `Past.kept`.
+        guarantee: Guarantee over all releases.
         across: Models that must hold over all releases, as plain values.
         records: Records of the table, each with its position, its person and the person's region.
         people: Person and region of each record of the table, and then of each record of the last release.
@@ -36,7 +37,7 @@ class Followed:
     """
 
     versions: tuple[int, ...]
-    kept: Mapping[str, Any]
+    guarantee: RepublicationGuarantee
     across: tuple[Mapping[str, Any], ...]
     records: FileRef
     people: FileRef
@@ -46,7 +47,7 @@ class Followed:
         """Return plain values for `from_dict`."""
         return {
             "versions": list(self.versions),
-            "kept": dict(self.kept),
+            "kept": self.guarantee.to_dict(),
             "across": list(self.across),
             "records": self.records.to_ref(),
             "people": self.people.to_ref(),
@@ -58,7 +59,7 @@ class Followed:
         """Read the output of `to_dict`."""
         return cls(
             versions=tuple(given["versions"]),
-            kept=given["kept"],
+            guarantee=RepublicationGuarantee.from_dict(given["kept"]),
             across=tuple(given["across"]),
             records=FileRef.from_ref(given["records"]),
             people=FileRef.from_ref(given["people"]),

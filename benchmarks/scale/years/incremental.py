@@ -21,6 +21,7 @@ from privacy_engine.attacks.trial import Evidence, case_of
 from privacy_engine.measures.utility import gcp
 from privacy_engine.registry import load_attack, load_method
 from privacy_engine.release import Release
+from privacy_engine.republication.guarantee import RepublicationGuarantee
 from privacy_engine.republication.incremental import LastRelease, release_incrementally
 from privacy_engine.republication.republish import republish
 from privacy_engine.tables.classes import EquivalenceClasses
@@ -180,13 +181,15 @@ def unique_year(
             rng,
             persons=who,
             earlier=earlier,
-            k=k,
-            m={SENSITIVE: M},
-            departures=reading,
-            reserve=reserve,
+            guarantee=RepublicationGuarantee(
+                k=k,
+                m={SENSITIVE: M},
+                departures=reading,
+                reserve=reserve,
+                counterfeits=1.0,
+                unique=True,
+            ),
             limit=1.0,
-            counterfeits=1.0,
-            unique=True,
         )
         assert made.rows is not None
         assert made.recoding is not None

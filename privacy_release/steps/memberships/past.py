@@ -2,9 +2,10 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from privacy_engine.errors import SpecError
+from privacy_engine.republication.guarantee import RepublicationGuarantee
 from privacy_engine.tables.schema import DataSchema
 from privacy_engine.verification.cross_release import CrossReleaseKAnonymity, Membership, MInvariance
 from privacy_engine.verification.republication.model import Republication, subtracting
@@ -66,11 +67,11 @@ class Past:
         """Whether the policy names an attacker who computes differences between releases."""
         return subtracting(self.requested)
 
-    def across(self, kept: Mapping[str, Any]) -> "tuple[CrossReleaseModel, ...]":
+    def across(self, guarantee: RepublicationGuarantee) -> "tuple[CrossReleaseModel, ...]":
         """Return the models that must hold over all releases: the policy's, and those kept in addition."""
         (model, *_) = (m for m in self.requested if isinstance(m, Republication) and m.subtracts)
-        own = [replace(model, k=kept["k"], m=m, attribute=name) for name, m in kept["m"].items()]
-        return (*self.requested, *(own or [replace(model, k=kept["k"])]))
+        own = [replace(model, k=guarantee.k, m=m, attribute=name) for name, m in guarantee.m.items()]
+        return (*self.requested, *(own or [replace(model, k=guarantee.k)]))
 
     def last(self, memberships: "Mapping[int, Membership]") -> "tuple[LastRelease, dict[str, int]] | None":
         """Return the newest release as published, and the number of releases that each person has waited.
@@ -113,8 +114,8 @@ class Past:
         require_one_cut([release.regions.cut.tree for release in found])
         return tuple(found)
 
-    def kept(self, schema: "DataSchema") -> dict[str, Any]:
-        """Return the parameters that every person is guaranteed over all releases.
+    def guarantee(self, schema: "DataSchema") -> RepublicationGuarantee:
+        """Return what every person is guaranteed over all releases.
 
         Raises:
             SpecError: If neither the parameters nor the policy state any, or counterfeits have no m.
@@ -141,13 +142,15 @@ class Past:
             )
         strict = any(model.departures is Departures.KNOWN for model in of_k) or not of_k or bool(by_attackers)
         departures = self.departures or (Departures.KNOWN if strict else Departures.UNKNOWN)
-        reserve = _RESERVE if self.reserve is None else self.reserve
-        kept = {"k": k or _LEAST, "m": m, "departures": Departures(departures), "reserve": reserve}
-        if self.subtracted:
-            kept["hold_back"] = self.hold_back or 0
-        if any(isinstance(model, MInvariance) and model.unique for model in models):
-            kept["unique"] = True
-        return kept | ({"counterfeits": self.counterfeits} if self.counterfeits else {})
+        return RepublicationGuarantee(
+            k=k or _LEAST,
+            m=m,
+            departures=Departures(departures),
+            reserve=_RESERVE if self.reserve is None else self.reserve,
+            counterfeits=self.counterfeits or 0.0,
+            unique=any(isinstance(model, MInvariance) and model.unique for model in models),
+            hold_back=(self.hold_back or 0) if self.subtracted else None,
+        )
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -98,8 +98,8 @@ def cut_followed(
     """
     known, past, seed = KnownPersons.of(table.followed_persons), need(job.past, "past"), job.seed
     persons, earlier = known.people, past.in_fragments(known)
-    kept = past.kept(schema)
-    across, reserve = past.across(kept), 1.0 if earlier else kept["reserve"]
+    guarantee = past.guarantee(schema)
+    across, reserve = past.across(guarantee), 1.0 if earlier else guarantee.reserve
     # Each fragment needs persons for classes as they are published for the first time, if it is cut now.
     least = method_of_newcomers(fragmentable(releaser), across, schema, reserve)
     regions = regions_of(persons, [(r.membership.persons, r.regions.of) for r in earlier])
@@ -133,7 +133,7 @@ def cut_followed(
     path = folder / "people.parquet"
     followed = Followed(
         versions=tuple(release.version for release in earlier),
-        kept=kept,
+        guarantee=guarantee,
         across=tuple(model_to_dict(model) for model in across),
         records=records,
         people=FileRef(uri=str(path), sha256=write_private(path, parquet_bytes(pd.DataFrame(people)))),
@@ -359,8 +359,8 @@ def released_followed(
         waited=frame[_WAITED].to_numpy(dtype="int64"),
         past=own,
         across=_models(followed),
-        hold_back=followed.kept["hold_back"],
-        reserve=followed.kept["reserve"],
+        hold_back=need(followed.guarantee.hold_back, "hold_back"),
+        reserve=followed.guarantee.reserve,
     )
     made = FragmentRelease(release=release, figures=FragmentFigures.of(release, plan.schema))
     return made, position[need(release.rows, "rows")]
@@ -399,7 +399,7 @@ def joined_people(cut: FragmentCut, positions: "npt.NDArray[np.int64]", work: Wo
     waits = np.flatnonzero(~shown[:n])
     safe = KeptSafe(
         versions=followed.versions,
-        kept=followed.kept,
+        guarantee=followed.guarantee,
         before=who[n:],
         waiting=dict(zip(who[waits].tolist(), (waited[waits] + 1).tolist(), strict=True)),
     )

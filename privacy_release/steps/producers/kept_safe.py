@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
+from privacy_engine.republication.guarantee import RepublicationGuarantee
 from privacy_engine.republication.incremental import release_incrementally
 from privacy_engine.republication.republish import republish
 from privacy_engine.vocabulary import COUNTERFEITS
@@ -24,18 +25,19 @@ class KeptSafe:
     """The earlier versions that a release was made with, and the guarantee over all of them."""
 
     versions: tuple[int, ...]
-    kept: Mapping[str, Any]
+    guarantee: RepublicationGuarantee
     before: "npt.NDArray[np.object_] | None" = None
     waiting: Mapping[str, int] | None = None
 
     def to_dict(self, notes: Mapping[str, float]) -> dict[str, Any]:
         """Return the section of the manifest, given the notes of the release. It says nothing of a person."""
-        section = {"releases": len(self.versions), **self.kept, "withheld": int(notes["withheld"])}
+        withheld = int(notes["withheld"])
+        section = {"releases": len(self.versions), **self.guarantee.to_dict(), "withheld": withheld}
         section |= {name: int(notes[name]) for name in ("held_back", "outdated") if name in notes}
         # The allowed number of counterfeits becomes the actual number. For unique classes there is no limit.
         if "counterfeits" in notes:
             section["counterfeits"] = {
-                "allowed": None if self.kept.get("unique") else self.kept["counterfeits"],
+                "allowed": None if self.guarantee.unique else self.guarantee.counterfeits,
                 "added": int(notes["counterfeits"]),
                 "column": COUNTERFEITS,
             }
@@ -43,7 +45,7 @@ class KeptSafe:
 
     def sentence(self, notes: Mapping[str, float]) -> str:
         """Return the sentence for the report, given the notes of the release."""
-        k, departures = self.kept["k"], self.kept["departures"]
+        k, departures = self.guarantee.k, self.guarantee.departures
         kept = f"every person is one of at least {k} in all releases together, departures {departures}"
         text = f"{len(self.versions)}; {kept}; {int(notes['withheld']):,} records withheld"
         if "held_back" in notes:
@@ -64,13 +66,12 @@ def kept_safe(
     past: Past,
 ) -> "tuple[Release, KeptSafe]":
     """Make a release that is safe together with the earlier ones, and state what it was made with."""
-    earlier, kept, people = past.memberships(persons), past.kept(schema), persons.people
-    safe, hold_back = KeptSafe(versions=tuple(earlier), kept=dict(kept)), kept.pop("hold_back", None)
+    earlier, guarantee, people = past.memberships(persons), past.guarantee(schema), persons.people
+    safe = KeptSafe(versions=tuple(earlier), guarantee=guarantee)
     found = past.last(earlier) if past.subtracted else None
     if not past.subtracted or (earlier and found is None):  # if this fails, verification refuses the release
-        release = republish(
-            releaser, frame, schema, rng, persons=people, earlier=tuple(earlier.values()), **kept
-        )
+        known = tuple(earlier.values())
+        release = republish(releaser, frame, schema, rng, persons=people, earlier=known, guarantee=guarantee)
         return release, replace(safe, waiting={} if past.subtracted else None)
     last, waited = found or (None, {})
     release = release_incrementally(
@@ -81,10 +82,10 @@ def kept_safe(
         persons=people,
         earlier=tuple(earlier.values()),
         last=last,
-        across=past.across(kept),
-        hold_back=hold_back or 0,
+        across=past.across(guarantee),
+        hold_back=guarantee.hold_back or 0,
         waited=waited,
-        reserve=kept["reserve"],
+        reserve=guarantee.reserve,
         owners=frame[schema.by].to_numpy(dtype="int64") if schema.by else None,
     )
     assert release.rows is not None

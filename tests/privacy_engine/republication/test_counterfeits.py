@@ -15,6 +15,7 @@ from privacy_engine.anonymizers.anonymizer import Anonymizer
 from privacy_engine.errors import InfeasibleError, SchemaError
 from privacy_engine.registry import load_method, method_class, method_names
 from privacy_engine.release import Release
+from privacy_engine.republication.guarantee import RepublicationGuarantee
 from privacy_engine.republication.republish import republish
 from privacy_engine.tables.hierarchy import Hierarchy
 from privacy_engine.tables.schema import DataSchema
@@ -22,6 +23,7 @@ from privacy_engine.verification.cross_release import CrossReleaseKAnonymity, Me
 from privacy_engine.verification.models import AlphaKAnonymity, KAnonymity
 from privacy_engine.verification.policy import ReleasePolicy
 from privacy_engine.verification.verify import Report, verify
+from privacy_engine.vocabulary import Departures
 
 TREE = "\n".join(f"{town};{town[0]};*" for town in ("a1", "a2", "b1", "b2", "c1"))
 SCHEMA = DataSchema.from_dict(
@@ -89,8 +91,8 @@ def published(
     table: pd.DataFrame, names: Sequence[int], earlier: Sequence[Week], reading: str, **more: Any
 ) -> Week:
     who = np.array([f"person {name}" for name in names], dtype=object)
-    given = {"limit": 0.9, "k": K, "m": {"disease": M}, "counterfeits": 0.3} | more
-    method = given.pop("method", load_method("bottom_up", k=K))
+    given = {"k": K, "m": {"disease": M}, "counterfeits": 0.3} | more
+    method, limit = given.pop("method", load_method("bottom_up", k=K)), given.pop("limit", 0.9)
     memberships = [week.membership for week in earlier]
     release = republish(
         method,
@@ -99,8 +101,8 @@ def published(
         np.random.default_rng(1),
         persons=who,
         earlier=memberships,
-        departures=reading,
-        **given,
+        guarantee=RepublicationGuarantee(departures=Departures(reading), **given),
+        limit=limit,
     )
     return Week(release, np.array([None if row < 0 else who[row] for row in release.rows], dtype=object))
 
@@ -353,7 +355,5 @@ def test_what_would_tell_a_counterfeit_is_refused(column: dict[str, Any], m: dic
             np.random.default_rng(1),
             persons=np.array(["a", "b"], dtype=object),
             earlier=[],
-            k=2,
-            m=m,
-            counterfeits=0.1,
+            guarantee=RepublicationGuarantee(k=2, m=m, counterfeits=0.1),
         )

@@ -16,6 +16,7 @@ from privacy_engine.anonymizers.anonymizer import Anonymizer
 from privacy_engine.errors import InfeasibleError, SchemaError
 from privacy_engine.registry import load_method, method_class, method_names
 from privacy_engine.release import Release
+from privacy_engine.republication.guarantee import RepublicationGuarantee
 from privacy_engine.republication.republish import republish
 from privacy_engine.tables.classes import EquivalenceClasses
 from privacy_engine.tables.hierarchy import Hierarchy
@@ -100,10 +101,8 @@ def published(
         np.random.default_rng(1),
         persons=who,
         earlier=[week.membership for week in earlier],
-        k=K,
-        departures=reading,
+        guarantee=RepublicationGuarantee(k=K, departures=Departures(reading), **more),
         limit=limit,
-        **more,
     )
     return Week(release, who[release.rows])
 
@@ -302,13 +301,14 @@ def test_a_class_keeps_its_set_of_values_or_is_withheld(reading: str) -> None:
 
 def test_a_person_of_several_rows_cannot_be_followed() -> None:
     table, who = people(range(9), np.random.default_rng(1)), np.array(list("abcdefgha"), dtype=object)
+    given: dict[str, Any] = {"earlier": [], "guarantee": RepublicationGuarantee(k=3)}
     with pytest.raises(SchemaError, match="1 of 9 records repeat another's person; aggregate"):
-        republish(METHOD, table, SCHEMA, np.random.default_rng(1), persons=who, earlier=[], k=3)
+        republish(METHOD, table, SCHEMA, np.random.default_rng(1), persons=who, **given)
     fields = {"age": {"role": "quasi_identifier", "kind": "numeric"}, "family": {"role": "identifier"}}
     schema = DataSchema.from_dict({**fields, "person": "family"})
     table, who = table[["age"]].assign(family=list("aabbcccde")), np.array(list("abcdefghi"), dtype=object)
     with pytest.raises(SchemaError, match="4 of 9 records repeat another's family; aggregate"):
-        republish(METHOD, table, schema, np.random.default_rng(1), persons=who, earlier=[], k=3)
+        republish(METHOD, table, schema, np.random.default_rng(1), persons=who, **given)
 
 
 def test_wrong_parameters_are_refused_by_name() -> None:
@@ -316,22 +316,22 @@ def test_wrong_parameters_are_refused_by_name() -> None:
         people(range(9), np.random.default_rng(1)),
         np.array([str(i) for i in range(9)], dtype=object),
     )
-    given = {"persons": who, "earlier": [], "k": 3}
     for wrong, reported in (
         ({"k": 1}, "k must be"),
         ({"reserve": 0.5}, "reserve"),
         ({"departures": "x"}, "departures"),
+        ({"counterfeits": 1.5}, "counterfeits"),
     ):
         with pytest.raises(ValueError, match=reported):
-            republish(METHOD, table, SCHEMA, np.random.default_rng(1), **{**given, **wrong})
+            RepublicationGuarantee(**{"k": 3, **wrong})
+    unknown = RepublicationGuarantee(k=3, departures=Departures.UNKNOWN)
+    given = {"persons": who, "earlier": [], "guarantee": unknown}
     with pytest.raises(SchemaError, match="8 of 9"):
         republish(METHOD, table, SCHEMA, np.random.default_rng(1), **{**given, "persons": who[:8]})
     midpoints = load_method("bottom_up", k=3, intervals="midpoint")
     schema = DataSchema.from_dict({"age": {"role": "quasi_identifier", "kind": "numeric"}})
     with pytest.raises(SchemaError, match="midpoints"):
-        republish(
-            midpoints, table[["age"]], schema, np.random.default_rng(1), **{**given, "departures": "unknown"}
-        )
+        republish(midpoints, table[["age"]], schema, np.random.default_rng(1), **given)
 
 
 @pytest.mark.parametrize("reading", READINGS)

@@ -15,6 +15,7 @@ from privacy_engine.registry import load_method
 from privacy_engine.release import Release
 from privacy_engine.republication.counterfeits import filled, rendered
 from privacy_engine.republication.earlier_boxes import blocks_of, known_of
+from privacy_engine.republication.guarantee import RepublicationGuarantee
 from privacy_engine.republication.republish import republish
 from privacy_engine.republication.unique import Bucket, Demand, _assign, m_unique_classes, most_classes
 from privacy_engine.tables.schema import DataSchema
@@ -22,7 +23,7 @@ from privacy_engine.verification.cross_release import CrossReleaseKAnonymity, Me
 from privacy_engine.verification.models import KAnonymity
 from privacy_engine.verification.policy import ReleasePolicy
 from privacy_engine.verification.verify import verify
-from privacy_engine.vocabulary import Intervals
+from privacy_engine.vocabulary import Departures, Intervals
 
 SCHEMA = DataSchema.from_dict(
     {
@@ -111,12 +112,10 @@ def test_the_second_release_of_the_paper_with_two_persons_a_class() -> None:
         np.random.default_rng(1),
         persons=table["name"].to_numpy(dtype=object),
         earlier=[first_of_the_paper()],
-        k=2,
-        m={"disease": 2},
-        departures="unknown",
+        guarantee=RepublicationGuarantee(
+            k=2, m={"disease": 2}, departures=Departures.UNKNOWN, counterfeits=1.0, unique=True
+        ),
         limit=0.1,
-        counterfeits=1.0,
-        unique=True,
     )
     assert release.notes == {"distorted": 0.0, "withheld": 1.0, "counterfeits": 1.0}
     reported = release.table[release.table["counterfeits"] == 1]
@@ -162,7 +161,9 @@ def published(
     table: pd.DataFrame, names: list[int], earlier: list[Membership], **more: Any
 ) -> tuple[Release, np.ndarray]:
     who = np.array([f"person {name}" for name in names], dtype=object)
-    given = {"k": 2, "m": {"disease": 3}, "counterfeits": 0.01, "limit": 0.9, "unique": True} | more
+    given = {"k": 2, "m": {"disease": 3}, "counterfeits": 0.01, "unique": True} | more
+    limit = given.pop("limit", 0.9)
+    given["departures"] = Departures(given.get("departures", "known"))
     release = republish(
         load_method("bottom_up", k=given["k"]),
         table,
@@ -170,7 +171,8 @@ def published(
         np.random.default_rng(1),
         persons=who,
         earlier=earlier,
-        **given,
+        guarantee=RepublicationGuarantee(**given),
+        limit=limit,
     )
     return release, np.array([None if row < 0 else who[row] for row in release.rows], dtype=object)
 

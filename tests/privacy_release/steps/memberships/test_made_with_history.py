@@ -476,8 +476,8 @@ def test_a_policy_without_k_and_l_must_name_what_to_keep(
     policy = ReleasePolicy.from_dict({"require": [{"model": "t_closeness", "t": 0.9}]})
     past = Past(releases=without(lake, "1"), policy=policy)
     with pytest.raises(SpecError, match="history must state what is guaranteed over all releases"):
-        past.kept(spec.data_schema())
-    assert replace(past, m={"illness": 3}).kept(spec.data_schema())["m"] == {"illness": 3}
+        past.guarantee(spec.data_schema())
+    assert replace(past, m={"illness": 3}).guarantee(spec.data_schema())["m"] == {"illness": 3}
 
 
 def test_no_person_leaves_the_private_files(
@@ -634,7 +634,7 @@ def test_counterfeits_without_a_set_to_keep_are_refused(specified: Specified, la
     policy = ReleasePolicy.from_dict({"require": [{"model": "k_anonymity", "k": 5}]})
     past = Past(releases=without(lake, "1"), policy=policy, counterfeits=0.1)
     with pytest.raises(SpecError, match=r"history\.counterfeits complete sets"):
-        past.kept(specified(FIRST).data_schema())
+        past.guarantee(specified(FIRST).data_schema())
 
 
 class ByHand:
