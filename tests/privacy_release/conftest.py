@@ -12,6 +12,7 @@ PRELOADED = [
     "pyarrow.parquet",
     "privacy_engine.engines.local",
     "privacy_engine.anonymizers.mondrian",
+    "privacy_release.explore.cost",
     "privacy_release.sources.shares",
     "privacy_release.steps.producers.fragments",
 ]
