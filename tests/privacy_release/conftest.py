@@ -8,6 +8,7 @@ from privacy_engine.engines import processes
 from privacy_release.explore import cost
 
 PRELOADED = [
+    "fsspec.implementations.local",
     "pandas",
     "pyarrow.parquet",
     "privacy_engine.engines.local",
