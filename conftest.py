@@ -82,7 +82,7 @@ def pytest_collection() -> Generator[None, object, object]:
             return (yield)
         finally:
             gc.freeze()
-            gc.set_threshold(50_000, 10, 50)
+            gc.set_threshold(5_000, 10, 50)
 
 
 @pytest.hookimpl(wrapper=True)
