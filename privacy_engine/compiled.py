@@ -103,7 +103,6 @@ def cache_folder() -> Path | None:
     return next(filter(_is_writable, _folders()), None)
 
 
-@cache
 def source_digest(module: Path) -> str:
     """Return a digest of the sources in this package that a module can reach and of the compiler's versions.
 
