@@ -8,10 +8,12 @@ from privacy_engine.engines import processes
 from privacy_release.explore import cost
 
 PRELOADED = [
+    "fsspec.implementations.local",
     "pandas",
     "pyarrow.parquet",
     "privacy_engine.engines.local",
     "privacy_engine.anonymizers.mondrian",
+    "privacy_release.explore.cost",
     "privacy_release.sources.shares",
     "privacy_release.steps.producers.fragments",
 ]

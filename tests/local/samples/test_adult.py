@@ -66,7 +66,7 @@ def served(tmp_path: Path) -> Iterator[tuple[Path, str]]:
             pass
 
     with http.server.ThreadingHTTPServer(("127.0.0.1", 0), Quiet) as server:
-        thread = threading.Thread(target=server.serve_forever)
+        thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
         thread.start()
         yield folder / "adult.data", f"http://127.0.0.1:{server.server_port}/adult.data"
         server.shutdown()

@@ -83,7 +83,7 @@ def inbox() -> Iterator[Inbox]:
 
     with ThreadingHTTPServer(("127.0.0.1", 0), Answer) as server:
         found = Inbox(url=f"http://127.0.0.1:{server.server_port}/hook")
-        thread = threading.Thread(target=server.serve_forever)
+        thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
         thread.start()
         yield found
         server.shutdown()

@@ -111,7 +111,7 @@ def test_a_schema_fetches_nothing(name: str) -> None:
             requests.append(self.path)
 
     with HTTPServer(("127.0.0.1", 0), Listening) as server:
-        thread = threading.Thread(target=server.serve_forever)
+        thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
         thread.start()
         try:
             for address in (f"http://127.0.0.1:{server.server_port}/x", "file:///etc/passwd", "other.json"):

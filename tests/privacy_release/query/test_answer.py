@@ -3,6 +3,7 @@
 import json
 import re
 import threading
+from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -64,6 +65,13 @@ def shown(tmp_path_factory: pytest.TempPathFactory) -> Lake:
     lake = Lake(root=str(tmp_path_factory.mktemp("shown") / "lake"))
     publish_ages(lake, "r1", 30)
     return lake
+
+
+@pytest.fixture(scope="module")
+def parser() -> Iterator[duckdb.DuckDBPyConnection]:
+    """A database that only reads the text of queries: to open one takes longer than a test."""
+    with duckdb.connect() as opened:
+        yield opened
 
 
 def ages(lake: Lake, **asked: Any) -> list[int]:
@@ -170,9 +178,10 @@ def test_release_that_was_retracted_and_published_again_is_answered(lake: Lake, 
         ("SELECT age FROM people UNION ALL SELECT age FROM others", ["people", "others"]),
     ],
 )  # fmt: skip
-def test_tables_that_a_query_reads_are_known_exactly(sql: str, read: list[str]) -> None:
-    with duckdb.connect() as parser:
-        assert sorted(tables_of(parser, sql)) == sorted(read)
+def test_tables_that_a_query_reads_are_known_exactly(
+    parser: duckdb.DuckDBPyConnection, sql: str, read: list[str]
+) -> None:
+    assert sorted(tables_of(parser, sql)) == sorted(read)
 
 
 def test_answer_names_the_tables_that_were_read(lake: Lake, send: Any) -> None:
@@ -274,17 +283,20 @@ ESCAPES = [
 ]  # fmt: skip
 
 
-def look_up(lake: Lake, sql: str) -> None:
+def look_up(parser: duckdb.DuckDBPyConnection, lake: Lake, sql: str) -> None:
     """What `answer` does before it runs a query, without a process for it."""
-    with duckdb.connect() as parser:
-        names = allowed(tables_of(parser, sql), None)
-    for name in names:
+    for name in allowed(tables_of(parser, sql), None):
         take_snapshot(lake, name, None, every_release=False)
 
 
 @pytest.mark.parametrize(("sql", "message"), ESCAPES)
 def test_query_that_asks_for_more_than_releases_is_refused(
-    shown: Lake, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, sql: str, message: str
+    parser: duckdb.DuckDBPyConnection,
+    shown: Lake,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    sql: str,
+    message: str,
 ) -> None:
     secret_rows = pa.table({"age": [30], "secret": [SECRET]})  # noqa: F841 -- what a replacement scan would find
     monkeypatch.setenv("PRIVACY_SECRET", SECRET)
@@ -292,7 +304,7 @@ def test_query_that_asks_for_more_than_releases_is_refused(
     outside.mkdir()
     (outside / "secret.csv").write_text(SECRET)
     with pytest.raises(QueryError) as caught:
-        look_up(shown, sql.format(file=outside / "secret.csv", folder=outside))
+        look_up(parser, shown, sql.format(file=outside / "secret.csv", folder=outside))
     assert message in str(caught.value)
     assert SECRET not in str(caught.value)
     assert [path.name for path in outside.iterdir()] == ["secret.csv"]
@@ -339,9 +351,11 @@ def test_database_is_closed_even_to_what_the_rules_would_let_pass(
     assert not list(tmp_path.glob("secret.csv.*"))
 
 
-def test_wrong_table_or_column_is_named_without_a_value(shown: Lake) -> None:
+def test_wrong_table_or_column_is_named_without_a_value(
+    parser: duckdb.DuckDBPyConnection, shown: Lake
+) -> None:
     with pytest.raises(QueryError, match=r"has no table 'unknown'; its tables are: people"):
-        look_up(shown, "SELECT * FROM unknown")
+        look_up(parser, shown, "SELECT * FROM unknown")
     with pytest.raises(QueryError, match='"nothing" not found in FROM clause') as caught:
         answer(shown, "SELECT nothing FROM people")
     assert "flu" not in str(caught.value)
