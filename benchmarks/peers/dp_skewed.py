@@ -85,7 +85,7 @@ def run(_: Table, *, runs: int = 8) -> Section:
             largest = float(np.abs(found.mean(axis=0)).max())
     claim = f"With the default, all nine figures of LatentClass are within {TOLERANCE:.0%} on average"
     return Section(
-        title="Skewed and heavy-tailed numbers",
+        title="35. Skewed and heavy-tailed numbers",
         blocks=(
             NOTE.format(records=RECORDS, epsilon=EPSILON, runs=runs, first=FIRST_SEED),
             markdown_table(("method", "bins", "column", *FIGURES), rows),

@@ -296,6 +296,23 @@ def test_a_form_is_a_table_by_seed_and_columns_keep_to_its_budget(form: str) -> 
     assert dp_forms.distance(made[0], columns, alone) < 0.4
 
 
+@pytest.mark.parametrize(
+    ("leads", "clearly", "by_an_error"),
+    [
+        ([-0.02, -0.021, -0.019, -0.02, -0.02], "**Does not hold**", "**Does not hold**"),
+        ([-0.02, 0.01, -0.03, 0.005, -0.02], "**Holds**", "**Does not hold**"),
+        ([-0.02, 0.03, -0.03, 0.02, -0.01], "**Holds**", "**Holds**"),
+        ([0.02, 0.021, 0.019, 0.02, 0.02], "**Holds**", "**Holds**"),
+        ([-0.02], "**Undecided**", "**Undecided**"),
+    ],
+)
+def test_judgements_of_forms_follow_the_leads(leads: list[float], clearly: str, by_an_error: str) -> None:
+    line = dp_forms.Line((), "sparse, pure", leads)
+    for text, word in zip(dp_forms.judged([line], "Few records"), (clearly, by_an_error), strict=True):
+        assert word in text
+        assert ("sparse, pure" in text) == ("1 cases" not in text)
+
+
 @pytest.mark.slow  # real noise on thousands of records: only it shows that a wide table is worth its budget
 @pytest.mark.parametrize(("form", "least"), [("blocks of five", 0.03), ("independent", -0.002)])
 @pytest.mark.parametrize("delta", dp_forms.DELTAS)
