@@ -84,6 +84,8 @@ def _name(kernel: Any) -> str:
 
 def main() -> None:
     """Write the list; in a second process, whose cache is empty."""
+    if unknown := set(sys.argv[1:]) - {FRESH}:
+        sys.exit(f"usage: python -m tests.signatures [{FRESH}], got {sorted(unknown)}")
     if FRESH not in sys.argv:
         uses = {(s.kernel, s.arguments): set(s.uses) & {*PURPOSES} for s in read_signatures()}
         for call, names in seen().items():
