@@ -57,10 +57,12 @@ FULL := slow or ui or production or object_stores or spark
 # long tests mostly wait for servers, where a third uses the cores better. The order is that of conftest.py.
 PYTEST := $(BIN)/python -m pytest --dist loadfile --no-loadscope-reorder --numprocesses
 
-# Quick tests write many small files. If a folder in memory has space for them, no test waits for a disk.
+# Quick tests write many small files. If a folder in memory has space for them, no test waits for a disk. Some tests run
+# programs that they write, which a container may forbid there.
 IN_MEMORY := /dev/shm
 LEAST_KB := 2000000
-TMPDIR_OF_TESTS = $(shell df -Pk $(IN_MEMORY) 2>/dev/null | awk 'NR == 2 && $$4 > $(LEAST_KB) {print "TMPDIR=$(IN_MEMORY)"}')
+TMPDIR_OF_TESTS = $(shell ! grep -q ' $(IN_MEMORY) .*noexec' /proc/mounts 2>/dev/null && df -Pk $(IN_MEMORY) 2>/dev/null \
+	| awk 'NR == 2 && $$4 > $(LEAST_KB) {print "TMPDIR=$(IN_MEMORY)"}')
 
 .PHONY: test
 test: lint $(STAMP) $(TEST_KERNELS)  ## Lint, types, and the tests that run in a few minutes (ARGS="-k name" to choose)
