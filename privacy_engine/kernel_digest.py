@@ -52,9 +52,7 @@ class _Description:
 
     def __init__(self, root: Callable[..., Any]) -> None:
         self.root = root
-        self.numbers: dict[
-            int, int
-        ] = {}  # identity of a function or a class that was described -> its number
+        self.numbers: dict[int, int] = {}  # identity of a described function or class -> its number
 
     def of_function(self, function: Callable[..., Any], options: Mapping[str, Any]) -> Iterator[str]:
         """Yield texts for the code, what its names stand for, and the classes of its arguments."""
