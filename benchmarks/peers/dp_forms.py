@@ -228,11 +228,20 @@ def shuffled(table: CodedTable, rng: np.random.Generator) -> npt.NDArray[np.gene
 
 @dataclass(frozen=True)
 class Run:
-    """Distances of one run, and CPU seconds of LatentClass."""
+    """Distances of one run, and how LatentClass made it.
+
+    Attributes:
+        ours: Distance of LatentClass.
+        columns: Distance of independent columns that spend the same budget.
+        exact: Distance of independent columns without noise.
+        joint: Number of noisy tables of two attributes or more.
+        cpu: CPU seconds of LatentClass.
+    """
 
     ours: float
     columns: float
     exact: float
+    joint: int
     cpu: float
 
 
@@ -250,7 +259,9 @@ def measured(
     ours = model.network.sample(n, rng)[: len(table.domains)]
     columns = independent_columns(table, rng, epsilon=epsilon, delta=delta)
     far = [distance(table, codes, marginals) for codes in (ours, columns, shuffled(table, rng))]
-    return Run(*far, cpu=cpu)
+    # A figure of all attributes is no table of counts
+    joint = sum(1 < len(spend.target.split(", ")) < d for spend in model.spends)
+    return Run(*far, joint=joint, cpu=cpu)
 
 
 @dataclass(frozen=True)
