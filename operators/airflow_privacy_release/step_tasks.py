@@ -347,11 +347,7 @@ def _release(task: _Task) -> Any:
         return JoinFragmentsOperator(fragments=fragments, title=spec.name, **task.settings)
     spent = spec.budget
     return ReleaseOperator(
-        table=task.handed[Slot.TABLE],
-        requires=task.waited,
-        method=spec.release.method,
-        parameters=_parameters(spec),
-        seed=spec.release.seed,
+        **_made_by(task),
         title=spec.name,
         budget=spent.dataset if spent else None,
         policy=spec.policy if spent else None,
@@ -359,11 +355,23 @@ def _release(task: _Task) -> Any:
         promise=_promise(spec),
         secret=spec.release.secret,
         replaces=spec.release.replaces,
-        series=spec.publish.table,
-        lake=spec.publish.lake,
-        history=_history(spec),
         **task.settings,
     )
+
+
+def _made_by(task: _Task) -> dict[str, Any]:
+    """Return the arguments that say from what and how a release is made: whole, or in fragments."""
+    spec = task.spec
+    return {
+        "table": task.handed[Slot.TABLE],
+        "requires": task.waited,
+        "method": spec.release.method,
+        "parameters": _parameters(spec),
+        "seed": spec.release.seed,
+        "series": spec.publish.table,
+        "lake": spec.publish.lake,
+        "history": _history(spec),
+    }
 
 
 def _history(spec: ReleaseSpec) -> dict[str, Any] | None:
@@ -381,18 +389,7 @@ def _promise(spec: ReleaseSpec) -> dict[str, Any] | None:
 
 
 def _cut(task: _Task) -> CutFragmentsOperator:
-    spec = task.spec
-    return CutFragmentsOperator(
-        table=task.handed[Slot.TABLE],
-        requires=task.waited,
-        method=spec.release.method,
-        parameters=_parameters(spec),
-        seed=spec.release.seed,
-        series=spec.publish.table,
-        lake=spec.publish.lake,
-        history=_history(spec),
-        **task.settings,
-    )
+    return CutFragmentsOperator(**_made_by(task), **task.settings)
 
 
 def _release_fragment(task: _Task) -> Any:

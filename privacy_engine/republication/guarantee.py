@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 from typing import Any, Self
 
 from privacy_engine.choice import choice
+from privacy_engine.verification.models import KAnonymity
 from privacy_engine.vocabulary import Departures
 
 
@@ -40,8 +41,7 @@ class RepublicationGuarantee:
     def __post_init__(self) -> None:
         if not isinstance(self.departures, Departures):
             raise ValueError(f"departures must be one of Departures, got {self.departures!r}")
-        if self.k < 2:
-            raise ValueError(f"k must be >= 2, got {self.k}")
+        KAnonymity(k=self.k)
         if self.reserve < 1:
             raise ValueError(f"reserve must be >= 1, got {self.reserve}")
         if not 0 <= self.counterfeits <= 1:

@@ -28,7 +28,6 @@ if TYPE_CHECKING:
     from privacy_engine.verification.policy import ReleasePolicy
 
 _LEAST = 2  # smallest allowed k if only `m` is given
-_RESERVE = 1.0
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -146,7 +145,7 @@ class Past:
             k=k or _LEAST,
             m=m,
             departures=Departures(departures),
-            reserve=_RESERVE if self.reserve is None else self.reserve,
+            reserve=RepublicationGuarantee.reserve if self.reserve is None else self.reserve,
             counterfeits=self.counterfeits or 0.0,
             unique=any(isinstance(model, MInvariance) and model.unique for model in models),
             hold_back=(self.hold_back or 0) if self.subtracted else None,

@@ -292,7 +292,7 @@ TERMS: Mapping[str, str] = {
     "Sensitive": "A column whose value must not be learned about any person, such as an illness.",
     "Class": "The released records that look the same in all quasi-identifiers.",
     "k-anonymity (k)": "Each record looks the same as at least k - 1 others in everything that others may "
-    "know. Someone who knows a person finds at least k records and cannot tell which one is right.",
+    "know. Someone who knows a person finds at least k records and does not know which one is right.",
     "l-diversity (l)": "Each class has at least l different sensitive values, so finding a person's "
     "class does not by itself reveal the value.",
     "t-closeness (t)": "The sensitive values of each class are distributed nearly as in the whole table. t "
