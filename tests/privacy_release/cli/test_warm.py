@@ -57,9 +57,8 @@ def test_what_is_listed_can_be_called() -> None:
 
 def test_every_name_and_purpose_compiles_something() -> None:
     uses = {use for signature in read_signatures() for use in signature.uses}
-    # These may compile nothing: a structure file compiles what the method that it shows does.
-    without = {name for name in method_names() if METHODS[name].family in ("randomizer", "structure")}
-    assert uses | without == {*PURPOSES, *NAMES, HISTORY} | without
+    without = {name for name in method_names() if METHODS[name].family == "randomizer"}
+    assert uses == {*PURPOSES, *NAMES, HISTORY} - without
 
 
 def test_what_is_called_is_compiled_with_its_caller() -> None:
