@@ -46,7 +46,7 @@ def test_dependences_of_large_attributes_are_kept(
 ) -> None:
     """Limits are ten standard deviations from the means of a dozen runs: .003 (.001) and .866 (.010).
 
-    A declared region is missed if the count of exceptions is 17 scales of its noise too high.
+    A declared region is missed only if a count of exceptions is 17 scales of its noise too high.
     """
     run = dp_nominal.measured(form, dp_nominal.REPORTED, epsilon=1.6, delta=delta)
     assert run.ours < run.columns
