@@ -30,6 +30,8 @@ LONG = frozenset(
         *("privbayes_r, two attributes", "dpsm_bayes, two attributes"),
     }
 )
+# Multiples of the runs, without which half of the claim is not shown once in 200,000 tests.
+EFFORT = {"latent_class with delta, one attribute": 2, "number of rows": 2}
 # Faults test the audits, not the engine: the quick tier plants those of the quickest audit of a kind.
 QUICK_FAULTS = frozenset(
     {
@@ -61,7 +63,7 @@ def test_every_method_with_a_privacy_loss_is_audited_with_its_faults() -> None:
 @pytest.mark.quick("discrete Laplace", "discrete Gaussian", "latent_class, persons")
 @pytest.mark.parametrize("case", [audited(case) for case in CASES])
 def test_a_method_shows_half_of_its_claim_and_no_more_than_all_of_it(case: Case) -> None:
-    assert case.claim / 2 <= shown(case, None) <= case.claim
+    assert case.claim / 2 <= shown(case, None, EFFORT.get(case.name, 1)) <= case.claim
 
 
 @pytest.mark.parametrize(("case", "fault"), [audited(case, fault) for case in CASES for fault in case.faults])

@@ -36,16 +36,19 @@ def test_a_record_whose_region_is_another_one_is_broken() -> None:
 @pytest.mark.parametrize(
     ("form", "most_broken", "least_correlation"),
     [
-        ("500 codes and their region", 0.25, None),
+        ("500 codes and their region", 0.02, None),
         ("20,000 ZIP codes, declared", 0.0, None),
-        ("200 x 200 values, copied", None, 0.55),
+        ("200 x 200 values, copied", None, 0.75),
     ],
 )
 def test_dependences_of_large_attributes_are_kept(
     form: str, most_broken: float | None, least_correlation: float | None, delta: float
 ) -> None:
-    """Limits are 5 standard deviations of a run from the means of the benchmark."""
-    run = dp_nominal.measured(form, dp_nominal.REPORTED, epsilon=0.8, delta=delta)
+    """Limits are ten standard deviations from the means of a dozen runs: .003 (.001) and .866 (.010).
+
+    A declared region is missed only if a count of exceptions is 17 scales of its noise too high.
+    """
+    run = dp_nominal.measured(form, dp_nominal.REPORTED, epsilon=1.6, delta=delta)
     assert run.ours < run.columns
     if most_broken is not None:
         assert run.figure <= most_broken

@@ -211,18 +211,18 @@ def test_where_no_value_stands_clear_of_the_noise_attributes_alone_are_measured(
 def test_independent_attributes_are_released_as_such_and_dependent_ones_are_not() -> None:
     """Classes that only follow the noise would be further from the truth than one.
 
-    Seen at this epsilon: one class in 85 % of the runs on independent attributes, in none on a chain.
+    Seen at this epsilon: one class in 33 of 40 runs on independent attributes, in none of 40 on a chain.
     """
     rng = np.random.default_rng(3)
     independent = pd.DataFrame({name: rng.integers(0, 2, 4000).astype(str) for name in BINARY.names})
     method = LatentClass(epsilon=0.1, fits=1)
-    alone = [
-        sum(method.measure(table, BINARY).network.size("latent class") == 1 for _ in range(6))
-        for table in (independent, chain())
-    ]
-    # False alarms: once in 1e5 runs, and far less.
-    assert alone[0] >= 1
-    assert alone[1] <= 3
+
+    def has_one_class(table: pd.DataFrame) -> bool:
+        return method.measure(table, BINARY).network.size("latent class") == 1
+
+    # 16 runs without one class: less than once in 1e8 even if only 7 of 10 have it.
+    assert any(has_one_class(independent) for _ in range(16))
+    assert sum(has_one_class(chain()) for _ in range(6)) <= 3
 
 
 def test_wide_pairs_are_counted_over_groups_of_their_values() -> None:
