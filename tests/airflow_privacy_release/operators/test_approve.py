@@ -4,7 +4,7 @@ import json
 import re
 from collections import defaultdict
 from dataclasses import replace
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -274,6 +274,11 @@ def test_the_second_of_two_has_no_more_time_than_the_first(made: Any, two: dict[
     late = json.loads(two["question"]) | {"until": "2026-01-01T00:00:00+00:00"}
     with pytest.raises(AirflowFailException, match="no second person approved"):
         operator(made, approvers=2).execute_complete(context(), by("a"), json.dumps(late))
+    soon = json.loads(two["question"]) | {"until": (datetime.now(UTC) + timedelta(hours=1)).isoformat()}
+    with pytest.raises(TaskAwaitingInput) as waiting:
+        operator(made, approvers=2).execute_complete(context(), by("a"), json.dumps(soon))
+    assert waiting.value.timeout is not None
+    assert waiting.value.timeout <= timedelta(hours=1)
 
 
 @pytest.mark.parametrize("required", [False, "False", "false"])

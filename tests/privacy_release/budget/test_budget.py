@@ -26,12 +26,12 @@ from privacy_engine.errors import (
 from privacy_engine.synthesizers.model import SynthesizerModel
 from privacy_engine.tables.schema import DataSchema
 from privacy_engine.verification.policy import ReleasePolicy
-from privacy_release.budget.budget import Budget, booking_key
+from privacy_release.budget.budget import Budget, PaidModel, booking_key
 from privacy_release.lake.store import Lake
 from privacy_release.ledger.ledger import BudgetLedger
 from privacy_release.workarea.area import WorkArea
 from privacy_release.workarea.parquet import parquet_bytes
-from privacy_release.workarea.references import StagedRelease, Table
+from privacy_release.workarea.references import StagedRelease, Table, need
 from tests.ledgers import new_ledger
 from tests.tables import SPENDING
 
@@ -278,6 +278,15 @@ def test_a_seed_chooses_the_records_and_never_the_noise(
     assert fresh.booking.model_sha256 != one.booking.model_sha256
 
 
+def test_the_records_are_drawn_from_the_model_alone(table: Table, work: WorkArea, budget: Budget) -> None:
+    """The key is a hash of the exact records: of two keys with one model, the drawn records are the same."""
+    staged = released(table, work, budget)
+    booking = need(staged.booking, "booking")
+    paid = PaidModel(model=staged.read_model(), text=Path(staged.model).read_text(), booking=booking)
+    assert replace(paid, booking=replace(booking, key="0" * 64)).seed == paid.seed
+    assert replace(paid, booking=replace(booking, model_sha256="0" * 64)).seed != paid.seed
+
+
 @pytest.mark.parametrize("part", ["dataset", "input_sha256", "method", "parameters", "schema"])
 def test_a_booking_key_changes_with_all_that_the_answer_depends_on(part: str) -> None:
     key: dict[str, Any] = {
@@ -484,6 +493,7 @@ def test_a_release_that_names_another_entry_fails(
         "UPDATE {entries} SET epsilon = '0.1' WHERE event = 'reserve'",
         "DELETE FROM {entries} WHERE event = 'commit'",
         "UPDATE {models} SET model = replace(model, '0', '1')",
+        "UPDATE {entries} SET epsilon = '9' WHERE event = 'grant'",  # not about this release
     ],
 )
 def test_a_ledger_that_other_hands_changed_stops_the_verification(
