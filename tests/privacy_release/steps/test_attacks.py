@@ -235,7 +235,11 @@ def test_no_figure_of_a_private_release_leaves_the_curators_report(
     )
     rules = {"require": [requested], "max_epsilon": 1, "max_delta": 0}
     (home / "policies" / "people.yaml").write_text(yaml.safe_dump(rules))
-    done = run_release(spec, lake, "r1", work, ledger=ledger)
+    seen: list[tuple[str, str]] = []
+    done = run_release(spec, lake, "r1", work, lambda step, text: seen.append((step, text)), ledger=ledger)
+    attacking = [text for step, text in seen if step == "attack"]
+    assert "inference" in attacking
+    assert not re.search(r"900|1,?000", " ".join(attacking))  # how many people the source has
     manifest = manifest_of(lake.table("people"), "r1")
     assert not [f for f in manifest["measured"] if f["rule"].startswith("attack_risk")]
     assert manifest["policy"]["require"][0]["model"] == "attack_risk"
