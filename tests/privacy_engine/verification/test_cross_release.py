@@ -1,5 +1,6 @@
 """Releases of the same people over time, compared with brute force and with examples worked by hand."""
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -122,6 +123,30 @@ def test_two_releases_that_are_each_anonymous_can_single_people_out_together() -
         assert verify(table(release), SCHEMA, ReleasePolicy(require=(KAnonymity(k=4),))).passed
     assert measured(second, [first], CrossReleaseKAnonymity(k=2)) == [(1.0, False, 2)]  # a, h
     assert measured(first, [], CrossReleaseKAnonymity(k=4)) == [(4.0, True, 0)]
+
+
+def test_two_records_of_one_person_are_one_candidate() -> None:
+    records = Membership(
+        persons=np.array(["a1", "a2", "b1"], dtype=object),
+        labels=np.zeros(3, dtype=np.int64),
+        owners=np.array([7, 7, 8]),
+    )
+    assert History(new=records).shared.tolist() == [2, 2, 2]
+
+
+def test_cells_of_which_none_is_within_all_others_leave_no_candidates() -> None:
+    young, old = membership(group("abcd", "young")), membership(group("abcd", "old"))
+    sizes, releases = History(new=young, earlier=(young,)).core
+    assert (sizes.tolist(), set(releases.tolist())) == ([4] * 4, {0})
+    sizes, releases = History(new=young, earlier=(old,)).core
+    assert (sizes.tolist(), set(releases.tolist())) == ([0] * 4, {-1})
+
+
+def test_registers_count_where_every_release_has_one() -> None:
+    without = membership(group("abcd", "young"))
+    listed = replace(without, register=membership(group("abcdef", "young")))
+    assert History(new=listed, earlier=(listed,)).registers == (listed.register, listed.register)
+    assert History(new=listed, earlier=(without,)).registers == ()
 
 
 def test_the_same_classes_again_single_no_one_out() -> None:

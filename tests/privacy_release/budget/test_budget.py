@@ -2,6 +2,7 @@
 
 import hashlib
 import json
+import re
 import sqlite3
 from collections.abc import Callable
 from dataclasses import replace
@@ -31,7 +32,7 @@ from privacy_release.lake.store import Lake
 from privacy_release.ledger.ledger import BudgetLedger
 from privacy_release.workarea.area import WorkArea
 from privacy_release.workarea.parquet import parquet_bytes
-from privacy_release.workarea.references import StagedRelease, Table, need
+from privacy_release.workarea.references import OutlierRef, StagedRelease, Table, TransformRef, need
 from tests.ledgers import new_ledger
 from tests.tables import SPENDING
 
@@ -356,6 +357,28 @@ def test_nothing_public_tells_a_figure_or_a_hash_of_the_source(
 
 
 # Verification: what must pass, and what must not
+
+
+def test_nothing_public_tells_what_the_steps_before_counted(
+    table: Table, work: WorkArea, budget: Budget
+) -> None:
+    derived = TransformRef(name="sql", code="0" * 64, before=60_611, rows=60_612, row_by_row=True)
+    found = OutlierRef(
+        method="lof",
+        action="report",
+        records=60_613,
+        flagged=60_614,
+        share=0.60615,
+        pruned=0.60616,
+        threshold=6.0617,
+        removed=60_618,
+        scores="scores.parquet",
+    )
+    source = replace(table.source, transforms=[derived], text={"town": {"name": 60_619}}, unchecked=60_620)
+    staged = released(replace(table, source=source, outliers=[found]), work, budget)
+    public = Path(staged.manifest).read_text() + Path(staged.report).read_text()
+    assert staged.read_manifest().to_dict()["source"]["transforms"] == [{"name": "sql", "code": "0" * 64}]
+    assert not re.findall(r"\b(?:606[12]\d|6\.0617)\b", public.replace(",", ""))
 
 
 @pytest.fixture
