@@ -292,6 +292,15 @@ def test_a_record_of_participants_that_is_not_the_ledgers_stops_the_schedule_wit
         weeks.release(weeks.table("ab"))
 
 
+def test_everything_that_is_derived_from_a_key_is_another_with_another_key() -> None:
+    other = Identification(column="patient", key="l" * 40)
+    assert KNOWN.key_id != other.key_id
+    assert KNOWN.numbering != other.numbering
+    assert KNOWN.secret != other.secret
+    assert KNOWN.person("a") != other.person("a")
+    assert KNOWN.salt("a") != other.salt("a")
+
+
 def test_another_key_stops_the_schedule(weeks: Weeks) -> None:
     weeks.release(weeks.table("ab"))
     with pytest.raises(

@@ -370,7 +370,9 @@ def test_an_attack_without_people_left_out_is_refused(write: Any, lake: Lake, wo
         attack_staged(attacked, title="people", release_id="r1")
 
 
-def test_who_is_held_out_follows_the_key_of_the_run_alone(write: Any, home: Path, work: WorkArea) -> None:
+def test_who_is_held_out_follows_the_key_of_the_run_alone(
+    write: Any, home: Path, work: WorkArea, tmp_path: Path
+) -> None:
     spec = write(INFERENCE, own_visits=True)
     table = ingest(str(home / "people.parquet"), spec.data_schema(), work, columns=list(tables.FIELDS))
     one, again = (hold_out(table, work, 0.1) for _ in range(2))
@@ -385,6 +387,9 @@ def test_who_is_held_out_follows_the_key_of_the_run_alone(write: Any, home: Path
     other = ingest(str(home / "people.parquet"), spec.data_schema(), work, columns=list(tables.FIELDS))
     moved = hold_out(other, work, 0.1)
     assert list(read_private(moved.holdout.uri, moved.holdout.sha256)["visits"]) == list(aside["visits"])
+    with WorkArea(tmp_path / "work", "test/run 2") as later:  # whoever knows the places knows no one
+        chosen = hold_out(other, later, 0.1).held_out
+        assert list(read_private(chosen.uri, chosen.sha256)["visits"]) != list(aside["visits"])
     with pytest.raises(InfeasibleError, match="cannot be held out"):
         hold_out(other, work, 0.001)
 
