@@ -428,6 +428,11 @@ def test_a_policy_with_a_smaller_epsilon_refuses_the_release(
     assert failed(staged, ledger, ReleasePolicy(max_epsilon=0.3)) == ["max_epsilon"]
 
 
+def test_a_policy_of_other_kinds_refuses_the_release(staged: StagedRelease, ledger: BudgetLedger) -> None:
+    policy = ReleasePolicy(max_epsilon=0.5, kinds=("anonymized", "randomized"))
+    assert failed(staged, ledger, policy) == ["kinds: anonymized, randomized"]
+
+
 def test_a_private_release_cannot_be_verified_without_its_ledger(staged: StagedRelease) -> None:
     with pytest.raises(SpecError, match="against the ledger that booked it"):
         privacy_release.verify_staged(staged, POLICY)
