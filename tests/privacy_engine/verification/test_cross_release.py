@@ -16,6 +16,7 @@ from privacy_engine.registry import load_method, method_class, method_names
 from privacy_engine.tables.attribute import Attribute
 from privacy_engine.tables.classes import EquivalenceClasses
 from privacy_engine.tables.schema import DataSchema
+from privacy_engine.verification.counterfeits import wrong_counts
 from privacy_engine.verification.cross_release import CrossReleaseKAnonymity, History, Membership, MInvariance
 from privacy_engine.verification.models import KAnonymity, rule_of
 from privacy_engine.verification.policy import ReleasePolicy
@@ -140,6 +141,18 @@ def test_cells_of_which_none_is_within_all_others_leave_no_candidates() -> None:
     assert (sizes.tolist(), set(releases.tolist())) == ([4] * 4, {0})
     sizes, releases = History(new=young, earlier=(old,)).core
     assert (sizes.tolist(), set(releases.tolist())) == ([0] * 4, {-1})
+
+
+def test_a_counterfeit_in_another_spelling_of_a_persons_value_can_be_recognised() -> None:
+    """Of one value, one record is made up and one is not; as texts, they would be two."""
+    rows: Any = [("Ada", "young", "flu"), (None, "young", "FLU")]
+    assert membership(rows).recognisable["disease"].tolist() == [True]
+
+
+def test_counterfeits_of_which_no_class_tells_the_number_are_wrong() -> None:
+    labels, fake = np.array([0, 0, 1]), np.array([False, True, False])
+    assert wrong_counts(labels, fake, None).tolist() == [0]
+    assert wrong_counts(labels, fake, pd.Series([1, 1, 0])).tolist() == []
 
 
 def test_registers_count_where_every_release_has_one() -> None:
