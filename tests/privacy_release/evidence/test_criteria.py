@@ -73,7 +73,7 @@ def test_a_large_epsilon_answers_in_part(epsilon: float, status: Status) -> None
         ({"person": {"column": "patient"}}, True),  # records are not people
     ],
 )
-def test_sizes_of_classes_are_told_where_each_record_is_a_person(more: dict[str, Any], hidden: bool) -> None:
+def test_sizes_of_classes_are_shown_where_each_record_is_a_person(more: dict[str, Any], hidden: bool) -> None:
     assert hides_counts(Manifest.from_dict(manifest(K, **more))) is hidden
 
 

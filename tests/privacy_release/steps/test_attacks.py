@@ -387,7 +387,7 @@ def test_who_is_held_out_follows_the_key_of_the_run_alone(
     other = ingest(str(home / "people.parquet"), spec.data_schema(), work, columns=list(tables.FIELDS))
     moved = hold_out(other, work, 0.1)
     assert list(read_private(moved.holdout.uri, moved.holdout.sha256)["visits"]) == list(aside["visits"])
-    with WorkArea(tmp_path / "work", "test/run 2") as later:  # whoever knows the places knows no one
+    with WorkArea(tmp_path / "work", "test/run 2") as later:  # the places alone reveal no one
         chosen = hold_out(other, later, 0.1).held_out
         assert list(read_private(chosen.uri, chosen.sha256)["visits"]) != list(aside["visits"])
     with pytest.raises(InfeasibleError, match="cannot be held out"):
