@@ -28,7 +28,6 @@ Operator = TypeVar("Operator")
 
 PREFIX = "privacy_release"
 _LONGEST_PART = 80
-_OF_SOURCE = frozenset({"ingest", "outliers"})  # their figures count records of the source
 
 
 def monitored(
@@ -37,7 +36,7 @@ def monitored(
     """Decorate a step of an operator, whose first argument is the context, to send its metrics.
 
     Args:
-        stage: Name of the stage in the metrics: ingest, outliers, cut, fragment, release, verify or publish.
+        stage: Name of the stage in the metrics, such as ingest or publish.
     """
 
     def decorate(step: Callable[Concatenate[Operator, P], R]) -> Callable[Concatenate[Operator, P], R]:
@@ -55,7 +54,7 @@ def monitored(
             _of_task(
                 context, stage, "timing", "seconds", 1000 * _seconds(result, time.perf_counter() - began)
             )
-            if stage not in _OF_SOURCE or not is_paid(operator):
+            if not _counts_source(result) or not is_paid(operator):
                 for name, value in _figures(result):
                     _of_task(context, stage, "gauge", name, value)
             return result
@@ -121,6 +120,11 @@ def _seconds(result: Any, measured: float) -> float:
     The time of the measuring depends on the records, and the claimed epsilon does not cover it.
     """
     return result.seconds if isinstance(result, StagedRelease) and result.claims_loss else measured
+
+
+def _counts_source(result: Any) -> bool:
+    """Return whether the figures count records of the source: those of a table that is not released yet."""
+    return isinstance(result, Table) and not isinstance(result, StagedRelease)
 
 
 def _figures(result: Any) -> Iterator[tuple[str, float]]:

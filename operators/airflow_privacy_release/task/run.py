@@ -88,8 +88,6 @@ def local_files(
     If workers share no folder, each reference among the operator's template fields then names files in the
     task's own folder. The folder is removed at the end; if the task was killed, by the next task on this
     machine.
-    folder meanwhile. That folder is removed at the end; of a task that was killed, by the next one on this
-    machine.
 
     Without a DAG in the context, when Python calls the operator, there is no other task, and the values are
     the caller's.

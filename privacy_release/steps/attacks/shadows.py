@@ -85,9 +85,9 @@ def shadows_kept(
     count, found = rule.shadows or 0, []
     # The people in each shadow follow from the question, so a retry uses the same ones.
     for number, inside in enumerate(halves_of(persons, made_by.rng(), count)):
-        on_progress(
-            f"shadow {number + 1} of {count}, of {len(inside):,} of {len(outsiders):,} records held out"
-        )
+        records = f", of {len(inside):,} of {len(outsiders):,} records held out"
+        # Of a private release, these numbers are exact counts of the source.
+        on_progress(f"shadow {number + 1} of {count}{'' if manifest.private else records}")
         with portion(1 / count):
             found.append(made_by.kept(number, inside) or made_by.made(number, inside, rule))
     return tuple(found)

@@ -133,15 +133,17 @@ def attack_staged(
     on_shadows = 0.5 if any(rule.shadows for rule in rules) else 0.0
     with portion(on_shadows):
         shadows = _shadows(attacked, work, on_progress)
+    private = attacked.is_private
     found: list[tuple[AttackRisk, Results]] = []
+    # Progress is logged, and these numbers are exact counts of the source.
+    people = "" if private else f" by {len(case.targets):,} of {len(case.people):,} people"
     for rule in rules:
-        on_progress(f"{rule.attack} by {len(case.targets):,} of {len(case.people):,} people")
+        on_progress(f"{rule.attack}{people}")
         with portion((1 - on_shadows) / len(rules)):
             seen = _with_shadows(case, shadows[: rule.shadows or 0])
             found.append((rule, try_attack(load_attack(rule.attack), seen, rng, rule.confidence)))
     page = attack_page(found, title=title, release_id=release_id, targets=len(case.targets))
     path = write_for_curator(page, title, f"{release_id} attacks")
-    private = attacked.is_private
     alone = followed and len(memberships) == 1  # there is no earlier release to compare this one with
     trials = [_trial(rule, results, private=private, alone=alone) for rule, results in found]
     _raise_if_failed(trials, found, private=private)

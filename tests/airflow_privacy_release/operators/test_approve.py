@@ -4,7 +4,7 @@ import json
 import re
 from collections import defaultdict
 from dataclasses import replace
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -20,6 +20,7 @@ from privacy_engine.verification.models import DistinctLDiversity, KAnonymity
 from privacy_engine.verification.policy import ReleasePolicy
 from privacy_engine.vocabulary import bounds_of
 from privacy_release.config.durations import parse_duration
+from privacy_release.lake.publish import publish as publish_rows
 from privacy_release.lake.read import manifest_of, releases
 from privacy_release.lake.store import Lake
 from privacy_release.reports.text import ALONE, limit_in_words
@@ -274,6 +275,11 @@ def test_the_second_of_two_has_no_more_time_than_the_first(made: Any, two: dict[
     late = json.loads(two["question"]) | {"until": "2026-01-01T00:00:00+00:00"}
     with pytest.raises(AirflowFailException, match="no second person approved"):
         operator(made, approvers=2).execute_complete(context(), by("a"), json.dumps(late))
+    soon = json.loads(two["question"]) | {"until": (datetime.now(UTC) + timedelta(hours=1)).isoformat()}
+    with pytest.raises(TaskAwaitingInput) as waiting:
+        operator(made, approvers=2).execute_complete(context(), by("a"), json.dumps(soon))
+    assert waiting.value.timeout is not None
+    assert waiting.value.timeout <= timedelta(hours=1)
 
 
 @pytest.mark.parametrize("required", [False, "False", "false"])
@@ -411,10 +417,28 @@ def test_the_form_of_a_private_release_shows_no_figure_of_the_source(made: Any, 
     report = replace(report, findings=found)
     loss = {"epsilon": 0.5, "delta": 0.0, "neighbours": "replace_one"}
     booking: Any = SimpleNamespace(dataset="adult", over_time=None)
-    text = shown((replace(staged, loss=loss, booking=booking), report), lake)
+    source = replace(staged.source, expectations={"expected": 7, "evaluated": 7, "passed": 6})
+    private = replace(staged, loss=loss, booking=booking, source=source)
+    asked = question(private, report, lake.table("people"), "run 1")
+    assert asked["expectations"] is None
+    text = shown((private, report), lake)
     assert "Epsilon **0.5**" in text
     assert "budget of **adult**" in text
     assert not [label for label in ("Utility", "Risk", "penalty", "gcp |", "Suppressed") if label in text]
+
+
+@pytest.mark.parametrize("private", [False, True], ids=["anonymized", "private"])
+def test_no_figure_is_compared_with_that_of_a_private_release(made: Any, lake: Lake, private: bool) -> None:
+    """Its figures describe its source, whatever the new release is."""
+    staged, report = made
+    loss = {"loss": {"epsilon": 0.5, "delta": 0.0, "neighbours": "replace_one"}} if private else {}
+    manifest = staged.read_manifest().stored | loss
+    publish_rows(
+        lake.table("people"), "last", Path(staged.uri), manifest, b"a report", expected_sha256=staged.sha256
+    )
+    asked = question(staged, report, lake.table("people"), "next")["difference"]
+    assert asked is not None
+    assert bool(asked["figures"]) is not private
 
 
 @pytest.mark.parametrize(

@@ -1,10 +1,12 @@
 """No one sees anything without a login, and users see what Airflow lets them see."""
 
 from collections.abc import Callable
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
+from airflow_privacy_release.plugin.auth import Rights
 from tests.airflow_privacy_release.plugin.conftest import FOREIGN_DAG, Visit
 from tests.servers.pages import Page
 
@@ -138,3 +140,33 @@ def test_what_does_not_exist_is_not_found(
 ) -> None:
     publish_people()
     assert visit("officer").get("/release", query).status_code == 404
+
+
+class ReaderOfConnections(Rights):
+    """A user who may read every connection, edit none, and see no DAG."""
+
+    def _connection(self, name: str, method: str) -> bool:
+        return method == "GET"
+
+    def _dag(self, dag_id: str, method: str, entity: object) -> bool:
+        return False
+
+    def is_known(self, dag_id: str) -> bool:
+        return dag_id == "people"
+
+
+def test_an_answer_about_reading_is_none_about_editing() -> None:
+    user: Any = SimpleNamespace()
+    rights = ReaderOfConnections(user)
+    assert rights.reads_connection("ledger_default")
+    assert not rights.edits_connection("ledger_default")
+    assert rights.reads_connection("ledger_default")
+
+
+def test_a_data_set_of_a_dag_is_its_readers_and_not_those_of_the_ledger() -> None:
+    user: Any = SimpleNamespace()
+    rights = ReaderOfConnections(user)
+    assert not rights.reads_dataset(["people"], "ledger_default")
+    assert rights.reads_dataset(["deleted"], "ledger_default")
+    assert rights.reads_release("deleted", "lake_default")
+    assert not rights.reads_release("people", "lake_default")

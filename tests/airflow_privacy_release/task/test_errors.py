@@ -10,11 +10,11 @@ import numpy as np
 import pyarrow as pa
 import pytest
 from airflow.sdk import BaseOperator
-from airflow.sdk.exceptions import AirflowFailException
+from airflow.sdk.exceptions import AirflowException, AirflowFailException
 from deltalake import DeltaTable, write_deltalake
 
 from airflow_privacy_release.task.errors import guarded
-from privacy_engine.errors import CapacityError, EngineError
+from privacy_engine.errors import CapacityError, EngineError, SchemaError
 from tests.airflow_privacy_release.operators.test_operators import context
 
 VAST = 1 << 62  # bytes that no machine has
@@ -63,6 +63,39 @@ def test_too_little_memory_is_retried_and_says_what_to_do(way: str) -> None:
 def test_a_full_disk_is_retried_and_says_what_to_do() -> None:
     with pytest.raises(CapacityError, match="No space left on device; make space there") as caught:
         HungryOperator(task_id="hungry", way="disk").execute(context())
+    assert "secret" not in "".join(traceback.format_exception(caught.value))
+
+
+class QuotingOperator(BaseOperator):
+    """Fails with an error of another library, or with one of Airflow that it caused."""
+
+    def __init__(self, *, error: Exception, cause: Exception | None = None, **kwargs: Any) -> None:
+        super().__init__(**kwargs)
+        self.error = error
+        self.cause = cause
+
+    @guarded
+    def execute(self, context: Any) -> None:
+        raise self.error from self.cause
+
+
+QUOTING = "the secret cell"
+
+
+@pytest.mark.parametrize(
+    ("error", "cause"),
+    [
+        (ValueError(QUOTING), None),
+        (KeyError(QUOTING), None),
+        (OSError(QUOTING), None),
+        (AirflowException("a step failed"), ValueError(QUOTING)),
+        (SchemaError("age must be a number"), ValueError(QUOTING)),
+    ],
+    ids=lambda error: type(error).__name__,
+)
+def test_no_error_and_no_cause_of_one_quotes_a_cell(error: Exception, cause: Exception | None) -> None:
+    with pytest.raises(AirflowException) as caught:
+        QuotingOperator(task_id="quoting", error=error, cause=cause).execute(context())
     assert "secret" not in "".join(traceback.format_exception(caught.value))
 
 

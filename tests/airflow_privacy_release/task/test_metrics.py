@@ -15,9 +15,11 @@ from airflow.sdk.observability.metrics import stats_utils
 
 from airflow_privacy_release import (
     DetectOutliersOperator,
+    HoldOutOperator,
     IngestParquetOperator,
     LatentClassOperator,
     ReleaseOperator,
+    TransformOperator,
     VerifyOperator,
 )
 from airflow_privacy_release.task.metrics import PREFIX, plain, send_budget
@@ -124,24 +126,26 @@ def test_outliers_are_counted(source: Path, work_root: Path, recorder: Recorder)
 def test_a_budget_keeps_counts_of_the_source_out_of_metrics_and_logs(
     source: Path, work_root: Path, recorder: Recorder, capsys: pytest.CaptureFixture[str]
 ) -> None:
+    attacked = {"max_epsilon": 1, "require": [{"model": "attack_risk", "attack": "linkage", "excess": 0.5}]}
     with DAG("people", schedule=None):
         raw = IngestParquetOperator(task_id="ingest", uri=str(source), schema=SCHEMA)
-        found = DetectOutliersOperator(task_id="outliers", table=raw.output, action="report")
+        derived = TransformOperator(task_id="transform", table=raw.output, sql="SELECT * FROM records")
+        found = DetectOutliersOperator(task_id="outliers", table=derived.output, action="report")
+        held = HoldOutOperator(task_id="hold_out", table=found.output, policy=attacked)
         ReleaseOperator(
-            task_id="release",
-            table=found.output,
-            method="privbayes",
-            budget="people",
-            policy={"max_epsilon": 1},
+            task_id="release", table=held.output, method="privbayes", budget="people", policy=attacked
         )
-    found.table = raw.execute(context("ingest"))
-    found.execute(context("outliers"))
+    derived.table = raw.execute(context("ingest"))
+    found.table = derived.execute(context("transform"))
+    held.table = found.execute(context("outliers"))
+    assert held.execute(context("hold_out"))["rows"] == 108
     assert [name for _, name, _ in recorder.sent] == [
-        f"{PREFIX}.people.{stage}.seconds" for stage in ("ingest", "outliers")
+        f"{PREFIX}.people.{stage}.seconds" for stage in ("ingest", "transform", "outliers", "hold_out")
     ]
     logged = capsys.readouterr().out
     assert "ingested" in logged
-    assert "120" not in re.sub(r"^\S+Z |\S*/\S*", "", logged, flags=re.MULTILINE)  # of times, paths
+    without_times_and_paths = re.sub(r"^\S+Z |\S*/\S*", "", logged, flags=re.MULTILINE)
+    assert not {"120", "108"} & set(re.findall(r"\d+", without_times_and_paths))
 
 
 def test_a_refused_release_is_counted_with_what_was_measured(

@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from privacy_engine.dp import amplification
 from privacy_engine.dp.amplification import amplified, inner_epsilon, secure_sample
 
 epsilons = st.floats(1e-9, 50)
@@ -108,3 +109,11 @@ def test_a_sample_of_millions_is_drawn_in_several_turns_and_spread_evenly(m: int
     assert (np.diff(rows) > 0).all()
     # Rows in a tenth: hypergeometric, standard deviation 258; one of ten is 7 of them off once in 4e10 runs.
     assert np.abs(np.histogram(rows, bins=10, range=(0, n))[0] - m / 10).max() < 7 * 260
+
+
+def test_a_number_that_would_favour_the_first_rows_is_drawn_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of 2^64 numbers, one is left over for three rows."""
+    numbers = np.array([2**64 - 1, 2**64 - 2, 4], dtype=np.uint64)
+    monkeypatch.setattr(amplification.secrets, "token_bytes", lambda size: numbers.tobytes())
+    assert amplification._secure_rows(3, 3).tolist() == [2, 1]
+    assert amplification._secure_rows(4, 3).tolist() == [3, 2, 0]

@@ -8,7 +8,7 @@ import pytest
 from privacy_engine.dp.ledger import State
 from privacy_engine.dp.limits import Limit, Period
 from privacy_engine.dp.loss import Neighbours, PrivacyLoss
-from privacy_engine.dp.promises import Promise
+from privacy_engine.dp.promises import Parts, Promise
 from privacy_engine.dp.totals import Totals
 from privacy_engine.errors import BudgetExceededError
 from privacy_release.alerts.budgets import low_budgets
@@ -191,3 +191,10 @@ def test_a_limit_says_why_it_does_not_suit_a_promise(limit: Limit, reason: str) 
     loss = PrivacyLoss(epsilon=1.0, delta=1e-9, neighbours=Neighbours.REPLACE_ONE)
     found = Promise(name="visits", loss=loss, period=Period.parse("365d")).unsuited(limit)
     assert (reason in found) if reason else not found
+
+
+def test_a_part_of_a_promise_to_persons_is_no_loss_of_one_row() -> None:
+    parts = Parts(releases=2, epsilon=0.5)
+    promise = Promise(name="visits", loss=loss(1.0), period=YEAR, parts=parts)
+    assert promise.is_part(loss(0.5))
+    assert not promise.is_part(PrivacyLoss(epsilon=0.5, neighbours=Neighbours.REPLACE_ONE))

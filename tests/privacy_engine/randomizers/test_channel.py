@@ -64,6 +64,7 @@ def test_a_stated_epsilon_is_never_below_the_exact_ratio() -> None:
     ("matrix", "epsilon"),
     [
         ([[1.0, 0.0], [0.0, 1.0]], math.inf),  # the value itself
+        ([[1.0, 0.0], [0.5, 0.5]], math.inf),  # one answer rules a value out
         ([[0.5, 0.5], [0.5, 0.5]], 0.0),  # tells nothing
         ([[0.75, 0.25, 0.0], [0.25, 0.75, 0.0], [0.5, 0.5, 0.0]], math.log(3)),  # one output never occurs
     ],

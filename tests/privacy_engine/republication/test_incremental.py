@@ -10,6 +10,7 @@ import pytest
 
 from privacy_engine.anonymizers.anonymizer import Anonymizer
 from privacy_engine.errors import InfeasibleError, SchemaError
+from privacy_engine.measures.recoding import released_order
 from privacy_engine.registry import load_method
 from privacy_engine.release import Release
 from privacy_engine.republication import incremental
@@ -67,6 +68,8 @@ class Course:
             waited=self.waited,
             **more,
         )
+        if self.last is not None:  # whether a record is published again must not show in its place
+            assert released_order(made.table).tolist() == list(range(len(made.table)))
         known = who if self.last is None else np.concatenate([who, self.last.persons])
         assert made.rows is not None
         persons = known[made.rows]
@@ -298,6 +301,19 @@ def test_where_too_few_stay_only_as_many_outdated_records_are_kept_as_are_needed
     made = course.release(everyone[7:])
     assert (made.notes["outdated"], made.notes["withheld"]) == (2, 0)
     assert {record[:2] for record in records(course, "h")} == {(20, 20)}
+
+
+def test_which_outdated_records_are_kept_is_drawn() -> None:
+    everyone, kept = alike("a", 20, "abcdefgh") + alike("c", 80, "ijklmnop"), set[frozenset[str]]()
+    for seed in range(4):
+        course = Course(method=load_method("mondrian", k=8), model=Republication(k=3, m=2))
+        course.release(everyone)
+        course.method = load_method("mondrian", k=3)
+        course.release(everyone[7:], seed=seed)
+        assert course.last is not None
+        kept.add(frozenset(course.last.persons) & frozenset("abcdefg"))
+    assert {len(persons) for persons in kept} == {2}
+    assert len(kept) > 1  # else the order of the source would tell who they are
 
 
 def test_other_columns_than_before_are_refused() -> None:

@@ -355,3 +355,11 @@ def test_without_the_model_of_subtraction_newcomers_are_not_safe_from_it(reading
     assert old.passed
     assert not new.passed
     assert "difference 0" in new.note
+
+
+def test_a_guarantee_is_written_and_read_as_it_is() -> None:
+    guarantee = RepublicationGuarantee(
+        k=4, m={"disease": 3}, departures=Departures.UNKNOWN, reserve=1.5, counterfeits=0.1, hold_back=2
+    )
+    assert RepublicationGuarantee.from_dict(guarantee.to_dict()) == guarantee
+    assert RepublicationGuarantee.from_dict(RepublicationGuarantee(k=2).to_dict()).reserve == 1.0

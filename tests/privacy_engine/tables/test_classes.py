@@ -1,6 +1,7 @@
 """Equivalence classes: a partition in which a null is a value, and the sensitive values of each part."""
 
 from collections import Counter
+from dataclasses import replace
 
 import numpy as np
 import pandas as pd
@@ -98,6 +99,11 @@ def test_counts_are_the_same_by_sorting_where_there_are_many_values() -> None:
     counts = EquivalenceClasses.of_columns(table, ["q"], ["s"]).counts("s")
     assert counts.counts.tolist() == [1] * n
     assert counts.starts.tolist() == list(range(n))
+
+
+def test_a_value_of_one_persons_many_records_is_as_frequent_as_its_persons() -> None:
+    of_rows = SensitiveValues.of(pd.Series(["flu", "cold"]), np.array([1, 3]), None)
+    assert replace(of_rows, weights=np.ones(2)).prior.tolist() == [0.5, 0.5]
 
 
 def test_without_quasi_identifiers_all_records_are_one_class() -> None:

@@ -1,5 +1,6 @@
 """Releases of the same people over time, compared with brute force and with examples worked by hand."""
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -15,6 +16,7 @@ from privacy_engine.registry import load_method, method_class, method_names
 from privacy_engine.tables.attribute import Attribute
 from privacy_engine.tables.classes import EquivalenceClasses
 from privacy_engine.tables.schema import DataSchema
+from privacy_engine.verification.counterfeits import wrong_counts
 from privacy_engine.verification.cross_release import CrossReleaseKAnonymity, History, Membership, MInvariance
 from privacy_engine.verification.models import KAnonymity, rule_of
 from privacy_engine.verification.policy import ReleasePolicy
@@ -122,6 +124,42 @@ def test_two_releases_that_are_each_anonymous_can_single_people_out_together() -
         assert verify(table(release), SCHEMA, ReleasePolicy(require=(KAnonymity(k=4),))).passed
     assert measured(second, [first], CrossReleaseKAnonymity(k=2)) == [(1.0, False, 2)]  # a, h
     assert measured(first, [], CrossReleaseKAnonymity(k=4)) == [(4.0, True, 0)]
+
+
+def test_two_records_of_one_person_are_one_candidate() -> None:
+    records = Membership(
+        persons=np.array(["a1", "a2", "b1"], dtype=object),
+        labels=np.zeros(3, dtype=np.int64),
+        owners=np.array([7, 7, 8]),
+    )
+    assert History(new=records).shared.tolist() == [2, 2, 2]
+
+
+def test_cells_of_which_none_is_within_all_others_leave_no_candidates() -> None:
+    young, old = membership(group("abcd", "young")), membership(group("abcd", "old"))
+    sizes, releases = History(new=young, earlier=(young,)).core
+    assert (sizes.tolist(), set(releases.tolist())) == ([4] * 4, {0})
+    sizes, releases = History(new=young, earlier=(old,)).core
+    assert (sizes.tolist(), set(releases.tolist())) == ([0] * 4, {-1})
+
+
+def test_a_counterfeit_in_another_spelling_of_a_persons_value_can_be_recognised() -> None:
+    """Of one value, one record is made up and one is not; as texts, they would be two."""
+    rows: Any = [("Ada", "young", "flu"), (None, "young", "FLU")]
+    assert membership(rows).recognisable["disease"].tolist() == [True]
+
+
+def test_counterfeits_of_which_no_class_tells_the_number_are_wrong() -> None:
+    labels, fake = np.array([0, 0, 1]), np.array([False, True, False])
+    assert wrong_counts(labels, fake, None).tolist() == [0]
+    assert wrong_counts(labels, fake, pd.Series([1, 1, 0])).tolist() == []
+
+
+def test_registers_count_where_every_release_has_one() -> None:
+    without = membership(group("abcd", "young"))
+    listed = replace(without, register=membership(group("abcdef", "young")))
+    assert History(new=listed, earlier=(listed,)).registers == (listed.register, listed.register)
+    assert History(new=listed, earlier=(without,)).registers == ()
 
 
 def test_the_same_classes_again_single_no_one_out() -> None:

@@ -15,7 +15,7 @@ from scipy.optimize import linprog
 
 from privacy_engine.errors import SchemaError
 from privacy_engine.registry import load_method
-from privacy_engine.tables.classes import EquivalenceClasses
+from privacy_engine.tables.classes import ClassCounts, EquivalenceClasses
 from privacy_engine.tables.hierarchy import Hierarchy
 from privacy_engine.tables.schema import DataSchema
 from privacy_engine.verification.models import (
@@ -353,6 +353,22 @@ def test_a_strict_threshold_exactly_met_fails(model: PrivacyModel, rows: Records
     classes = classes_of(rows)
     assert model.measure(classes) == model.threshold
     assert not holds(model, classes)
+
+
+def test_a_strict_threshold_that_weights_of_persons_miss_by_rounding_fails() -> None:
+    """3 < 3 is false, though the floats are 0.3 / 0.1 = 2.9999999999999996."""
+    counts = ClassCounts(
+        classes=np.zeros(2, dtype=np.int64),
+        values=np.arange(2),
+        counts=np.array([0.3, 0.1]),
+        starts=np.zeros(1, dtype=np.int64),
+        prior=np.array([0.75, 0.25]),
+        sizes=np.ones(1, dtype=np.int64),
+        persons=np.ones(2, dtype=np.int64),
+    )
+    model = RecursiveCLDiversity(c=3, l=2)
+    assert counts.counts[0] / counts.counts[1] < 3
+    assert not model.allowed(model.per_class(counts, None)).any()
 
 
 @pytest.mark.parametrize(

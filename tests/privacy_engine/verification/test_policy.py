@@ -111,6 +111,8 @@ def test_limits_are_checked_however_the_policy_is_made() -> None:
         ("any", "forbid", "forbid"),
         ("forbid", "release", "forbid"),
         ("release", "any", "release"),
+        ("release", "random", "random"),
+        ("random", "forbid", "forbid"),
     ],
 )
 def test_of_two_rules_on_pseudonyms_the_stricter_holds(
@@ -121,6 +123,7 @@ def test_of_two_rules_on_pseudonyms_the_stricter_holds(
     assert joined.pseudonyms == both
     assert ReleasePolicy.from_dict(joined.to_dict()) == joined
     weaker = {("any", "forbid"), ("any", "release"), ("release", "forbid")}
+    weaker |= {("release", "random"), ("random", "forbid")}
     assert bool(policies[0].weaker_than(policies[1])) is ((own, floor) in weaker)
 
 
@@ -184,11 +187,21 @@ def test_what_a_policy_demands_across_releases_goes_before_what_its_models_imply
         MInvariance(m=3, attribute="disease"),
         MInvariance(m=2, attribute="ward"),
     )
+    assert ReleasePolicy.from_dict({"require": requested}).across_known == (
+        Republication(k=10, m=3, attribute="disease"),
+        Republication(k=10, m=2, attribute="ward"),
+    )
     assert ReleasePolicy.from_dict({"require": requested + said}).across_known == (
         CrossReleaseKAnonymity(k=4),
         MInvariance(m=2, attribute="ward"),
         MInvariance(m=3, attribute="disease"),
     )
+
+
+def test_a_limit_is_weaker_than_a_floor_of_nothing_at_all() -> None:
+    own, floor = (ReleasePolicy(require=(KAnonymity(k=5),), max_suppressed=most) for most in (0.1, 0.0))
+    assert own.weaker_than(floor) == ["max_suppressed 0.1 is weaker than max_suppressed 0.0"]
+    assert floor.weaker_than(own) == []
 
 
 def test_a_floor_adds_its_models_across_releases() -> None:

@@ -10,6 +10,7 @@ import pytest
 from privacy_engine.dp.loss import PrivacyLoss
 from privacy_engine.errors import SchemaError, VerificationError
 from privacy_engine.tables.schema import DataSchema
+from privacy_engine.verification.counterfeits import counterfeits_column
 from privacy_engine.verification.models import (
     DeltaDisclosure,
     DistinctLDiversity,
@@ -20,6 +21,7 @@ from privacy_engine.verification.models import (
 )
 from privacy_engine.verification.policy import ReleasePolicy
 from privacy_engine.verification.verify import Finding, Report, verify
+from privacy_engine.vocabulary import COUNTERFEITS
 
 SCHEMA = DataSchema.from_dict(
     {
@@ -29,6 +31,16 @@ SCHEMA = DataSchema.from_dict(
         "visits": {"kind": "numeric"},
     }
 )
+
+
+def test_a_class_of_counterfeits_alone_is_found_though_it_tells_their_number() -> None:
+    schema = DataSchema((*SCHEMA.without_identifiers().attributes, counterfeits_column()))
+    table = released(2, 2).assign(**{COUNTERFEITS: [0, 0, 2, 2]})
+    persons = np.array(["a", "b", None, None], dtype=object)
+    report = verify(table, schema, ReleasePolicy(require=(DistinctLDiversity(l=2),)), persons=persons)
+    assert [f.rule for f in report.findings if not f.passed] == [
+        "counterfeits: each class tells their number"
+    ]
 
 
 def released(*sizes: int) -> pd.DataFrame:

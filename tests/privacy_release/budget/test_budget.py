@@ -2,6 +2,7 @@
 
 import hashlib
 import json
+import re
 import sqlite3
 from collections.abc import Callable
 from dataclasses import replace
@@ -26,12 +27,12 @@ from privacy_engine.errors import (
 from privacy_engine.synthesizers.model import SynthesizerModel
 from privacy_engine.tables.schema import DataSchema
 from privacy_engine.verification.policy import ReleasePolicy
-from privacy_release.budget.budget import Budget, booking_key
+from privacy_release.budget.budget import Budget, PaidModel, booking_key
 from privacy_release.lake.store import Lake
 from privacy_release.ledger.ledger import BudgetLedger
 from privacy_release.workarea.area import WorkArea
 from privacy_release.workarea.parquet import parquet_bytes
-from privacy_release.workarea.references import StagedRelease, Table
+from privacy_release.workarea.references import OutlierRef, StagedRelease, Table, TransformRef, need
 from tests.ledgers import new_ledger
 from tests.tables import SPENDING
 
@@ -278,6 +279,15 @@ def test_a_seed_chooses_the_records_and_never_the_noise(
     assert fresh.booking.model_sha256 != one.booking.model_sha256
 
 
+def test_the_records_are_drawn_from_the_model_alone(table: Table, work: WorkArea, budget: Budget) -> None:
+    """The key is a hash of the exact records: of two keys with one model, the drawn records are the same."""
+    staged = released(table, work, budget)
+    booking = need(staged.booking, "booking")
+    paid = PaidModel(model=staged.read_model(), text=Path(staged.model).read_text(), booking=booking)
+    assert replace(paid, booking=replace(booking, key="0" * 64)).seed == paid.seed
+    assert replace(paid, booking=replace(booking, model_sha256="0" * 64)).seed != paid.seed
+
+
 @pytest.mark.parametrize("part", ["dataset", "input_sha256", "method", "parameters", "schema"])
 def test_a_booking_key_changes_with_all_that_the_answer_depends_on(part: str) -> None:
     key: dict[str, Any] = {
@@ -349,6 +359,28 @@ def test_nothing_public_tells_a_figure_or_a_hash_of_the_source(
 # Verification: what must pass, and what must not
 
 
+def test_nothing_public_tells_what_the_steps_before_counted(
+    table: Table, work: WorkArea, budget: Budget
+) -> None:
+    derived = TransformRef(name="sql", code="0" * 64, before=60_611, rows=60_612, row_by_row=True)
+    found = OutlierRef(
+        method="lof",
+        action="report",
+        records=60_613,
+        flagged=60_614,
+        share=0.60615,
+        pruned=0.60616,
+        threshold=6.0617,
+        removed=60_618,
+        scores="scores.parquet",
+    )
+    source = replace(table.source, transforms=[derived], text={"town": {"name": 60_619}}, unchecked=60_620)
+    staged = released(replace(table, source=source, outliers=[found]), work, budget)
+    public = Path(staged.manifest).read_text() + Path(staged.report).read_text()
+    assert staged.read_manifest().to_dict()["source"]["transforms"] == [{"name": "sql", "code": "0" * 64}]
+    assert not re.findall(r"\b(?:606[12]\d|6\.0617)\b", public.replace(",", ""))
+
+
 @pytest.fixture
 def staged(table: Table, work: WorkArea, budget: Budget) -> StagedRelease:
     return released(table, work, budget)
@@ -394,6 +426,11 @@ def test_a_policy_with_a_smaller_epsilon_refuses_the_release(
     staged: StagedRelease, ledger: BudgetLedger
 ) -> None:
     assert failed(staged, ledger, ReleasePolicy(max_epsilon=0.3)) == ["max_epsilon"]
+
+
+def test_a_policy_of_other_kinds_refuses_the_release(staged: StagedRelease, ledger: BudgetLedger) -> None:
+    policy = ReleasePolicy(max_epsilon=0.5, kinds=("anonymized", "randomized"))
+    assert failed(staged, ledger, policy) == ["kinds: anonymized, randomized"]
 
 
 def test_a_private_release_cannot_be_verified_without_its_ledger(staged: StagedRelease) -> None:
@@ -484,6 +521,7 @@ def test_a_release_that_names_another_entry_fails(
         "UPDATE {entries} SET epsilon = '0.1' WHERE event = 'reserve'",
         "DELETE FROM {entries} WHERE event = 'commit'",
         "UPDATE {models} SET model = replace(model, '0', '1')",
+        "UPDATE {entries} SET epsilon = '9' WHERE event = 'grant'",  # not about this release
     ],
 )
 def test_a_ledger_that_other_hands_changed_stops_the_verification(

@@ -268,7 +268,7 @@ def test_another_number_of_releases_is_another_promise_beside_the_first(
     assert spent(ledger) == 5.0
 
 
-@pytest.mark.parametrize("fault", ["missing", "altered", "foreign", "damaged", "stale"])
+@pytest.mark.parametrize("fault", ["missing", "altered", "foreign", "foreign, reserved", "damaged", "stale"])
 def test_a_record_of_participants_that_is_not_the_ledgers_stops_the_schedule_with_the_remedy(
     weeks: Weeks, fault: str
 ) -> None:
@@ -282,12 +282,23 @@ def test_a_record_of_participants_that_is_not_the_ledgers_stops_the_schedule_wit
             path.write_text(text.rsplit("\n", 1)[0])
         case "foreign":
             path.write_text(text.replace("clinic/visits", "clinic/other"))
+        case "foreign, reserved":  # of it, the ledger has no hash
+            path.with_name("0" * 64 + ".people").write_text(text.replace("clinic/visits", "clinic/other"))
         case "damaged":
             path.write_text("not json")
         case "stale":  # the folder of before the release was restored
             path.rename(path.with_name("0" * 64 + ".people"))
     with pytest.raises(IntegrityError, match=r"restore the folder .* from its newest backup"):
         weeks.release(weeks.table("ab"))
+
+
+def test_everything_that_is_derived_from_a_key_is_another_with_another_key() -> None:
+    other = Identification(column="patient", key="l" * 40)
+    assert KNOWN.key_id != other.key_id
+    assert KNOWN.numbering != other.numbering
+    assert KNOWN.secret != other.secret
+    assert KNOWN.person("a") != other.person("a")
+    assert KNOWN.salt("a") != other.salt("a")
 
 
 def test_another_key_stops_the_schedule(weeks: Weeks) -> None:

@@ -7,7 +7,15 @@ import pytest
 from privacy_engine.verification.attack_risk import AttackRisk
 from privacy_engine.verification.models import model_to_dict, rule_of
 from privacy_engine.vocabulary import AttackName
-from privacy_release.evidence.criteria import HIPAA, NIST, WP29, CriterionAnswer, Status, answers
+from privacy_release.evidence.criteria import (
+    HIPAA,
+    NIST,
+    WP29,
+    CriterionAnswer,
+    Status,
+    answers,
+    hides_counts,
+)
 from privacy_release.manifest.manifest import Manifest
 
 K = {"rule": "k_anonymity(k=5)", "threshold": 5.0, "measured": 6.0, "passed": True}
@@ -53,6 +61,20 @@ def test_a_large_epsilon_answers_in_part(epsilon: float, status: Status) -> None
     loss = {"epsilon": epsilon, "delta": 0.0, "neighbours": "replace_person"}
     assert wp29(manifest(loss=loss)) == [status] * 3
     assert by_name(manifest(loss=loss))["Formal privacy guarantee"].status is status
+    failed = by_name(manifest(K | {"passed": False}, loss=loss))
+    assert failed["Formal privacy guarantee"].status is Status.NOT_SHOWN
+
+
+@pytest.mark.parametrize(
+    ("more", "hidden"),
+    [
+        ({}, False),
+        ({"loss": {"epsilon": 1.0, "delta": 0.0, "neighbours": "replace_one"}}, True),
+        ({"person": {"column": "patient"}}, True),  # records are not people
+    ],
+)
+def test_sizes_of_classes_are_shown_where_each_record_is_a_person(more: dict[str, Any], hidden: bool) -> None:
+    assert hides_counts(Manifest.from_dict(manifest(K, **more))) is hidden
 
 
 def test_an_attack_that_kept_its_bound_is_reported_and_makes_no_status_better() -> None:

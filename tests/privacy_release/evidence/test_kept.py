@@ -23,6 +23,7 @@ from privacy_release.lake.store import Lake
 from privacy_release.proof.keys import SigningKey, write_new_key
 from privacy_release.proof.published_keys import publish_key
 from privacy_release.proof.statement import StatementSigner
+from privacy_release.reports.curator import curator_file
 from privacy_release.running import publishing
 from privacy_release.running.run import run_release
 from privacy_release.spec.model import load_spec
@@ -123,6 +124,14 @@ def test_evidence_that_is_not_what_the_signer_of_the_release_signed_is_refused(
     file.write_bytes(damage(lake, file.read_bytes()))
     with pytest.raises(IntegrityError, match=expected):
         kept_evidence(lake.table("people"), entry(lake))
+
+
+def test_evidence_of_an_earlier_publication_of_a_release_is_of_another(lake: Lake, file: Path) -> None:
+    again = replace(entry(lake), manifest_sha256="0" * 64)
+    file.rename(file.with_name(curator_file(f"{again.release_id} {again.manifest_sha256}", ".zip")))
+    assert has_evidence("people", again)
+    with pytest.raises(IntegrityError, match="is about another"):
+        kept_evidence(lake.table("people"), again)
 
 
 def test_a_link_in_the_place_of_evidence_is_not_followed(lake: Lake, file: Path) -> None:

@@ -13,6 +13,7 @@ import pytest
 from deltalake import DeltaTable
 
 from privacy_engine.errors import EngineError, IntegrityError
+from privacy_release.lake.log import predicate
 from privacy_release.lake.publish import CommittedRelease, publish
 from privacy_release.lake.read import manifest_of, read_release, releases
 from privacy_release.lake.retract import clean_orphans, retract
@@ -239,6 +240,20 @@ def test_a_release_with_a_damaged_note_can_be_retracted_and_its_proofs_stay(thre
     retract(three.table(NAME), "b", "the note was damaged")
     assert [e["state"] for e in releases(three.table(NAME))] == ["current", "retracted", "current"]
     assert send(three, "b2").version == 5
+
+
+def test_a_release_that_was_retracted_by_its_folder_stays_so_when_its_note_is_restored(lake: Lake) -> None:
+    send(lake, "scheduled__2026-01-01T00:00:00+00:00")
+    whole = commit_of(lake, 1).read_text()
+    rewrite_note(lake, 1, lambda note: "text")
+    retract(lake.table(NAME), "2026-01-01T000000Z", "the note was damaged")
+    commit_of(lake, 1).write_text(whole)
+    (entry,) = releases(lake.table(NAME))
+    assert (entry["release_id"], entry["state"]) == ("scheduled__2026-01-01T00:00:00+00:00", "retracted")
+
+
+def test_a_partition_with_a_quote_selects_no_other() -> None:
+    assert predicate(["b", "a' OR 'x"]) == "release = 'a'' OR ''x' OR release = 'b'"
 
 
 def test_a_breakdown_of_the_delta_library_is_an_error_of_ours(tmp_path: Path) -> None:

@@ -236,6 +236,20 @@ def test_what_a_snapshot_with_a_damaged_note_replaced_is_superseded(lake: Lake, 
     assert seen(history, "people_history") == ["old"] * 3
 
 
+def test_rows_whose_note_is_damaged_wait_until_it_is_restored(lake: Lake, history: Lake) -> None:
+    rules = TableRules(mode=PublishMode.PARTITIONS, superseded=Superseded.HISTORY, history=history, grace=NOW)
+    done = send(lake, "a", "old", rules)
+    send(lake, "a", "new", rules, run_key="another run")
+    log = Path(lake.root) / NAME / "_delta_log" / f"{done.version:020d}.json"
+    whole = log.read_text()
+    log.write_text(whole.replace('"columns"', '"colums"'))
+    assert settle(lake.table(NAME)) == Settled(waiting=1)
+    assert cells_on_disk(lake, "old")
+    log.write_text(whole)
+    assert settle(lake.table(NAME)) == Settled(moved=1, erased=1)
+    assert seen(history, "people_history") == ["old"] * 3
+
+
 # Keeping a history
 
 

@@ -107,10 +107,13 @@ def test_a_stale_reservation_is_not_committed_where_its_place_was_taken(
     assert ledger.commit(DATASET, "late", "model", token=late.token).state is State.COMMITTED
 
 
+@pytest.mark.parametrize("further", [(), ("90d",)], ids=["one limit", "and a longer one"])
 def test_a_reservation_that_is_taken_late_is_booked_again_or_refused(
-    ledger: BudgetLedger, clock: Clock
+    ledger: BudgetLedger, clock: Clock, further: tuple[str, ...]
 ) -> None:
     grant(ledger, 1.0, "30d")
+    for period in further:  # in it, the reservation still counts
+        grant(ledger, 9.0, period)
     first = ledger.reserve(DATASET, "late", loss(0.6))
     clock.now += 30 * DAY
     second = ledger.reserve(DATASET, "late", loss(0.6))

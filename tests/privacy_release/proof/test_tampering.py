@@ -24,6 +24,8 @@ from privacy_release.cli.main import main
 from privacy_release.lake.retract import retract
 from privacy_release.lake.store import Lake
 from privacy_release.manifest.manifest import Manifest
+from privacy_release.proof.check import _has_statistics
+from privacy_release.proof.envelope import sealed
 from privacy_release.proof.faults import Fault
 from privacy_release.proof.keys import SigningKey
 from privacy_release.proof.published_keys import publish_key
@@ -623,6 +625,24 @@ def test_whatever_is_changed_is_found_with_its_reason(
 def test_a_table_that_was_restored_whole_is_known_by_what_was_seen_before(table: Table, check: Check) -> None:
     table.commit(W1).unlink()
     assert check()[0] == 0  # these are bytes that were right once: nothing in them can say more
+
+
+def test_a_statement_that_follows_another_one_than_the_last_is_found(table: Table, check: Check) -> None:
+    """Its place is right and its signature is valid: someone with the key signed another history."""
+    envelope = json.loads(in_payload(table.statement(W1), lambda said: said.update(previous="0" * 64)))
+    data = sealed(json.loads(base64.b64decode(envelope["payload"])), [OLD])
+    with table.note(W1) as note:
+        note["statement"]["sha256"] = table.store(data, "dsse.json")
+    assert Fault.CHAIN in check()[1]
+
+
+@pytest.mark.parametrize("kind", ["minValues", "maxValues", "nullCount"])
+def test_each_kind_of_statistics_of_cells_is_found(kind: str, table: Table) -> None:
+    assert not _has_statistics(table.lake.table(NAME), W2)
+    with table.changed(W2) as actions:
+        (added,) = (action["add"] for action in actions if "add" in action)
+        added["stats"] = json.dumps(json.loads(added["stats"]) | {kind: {"age": 16}})
+    assert _has_statistics(table.lake.table(NAME), W2)
 
 
 def test_one_release_is_checked_by_itself_with_the_chain_of_all(table: Table, check: Check) -> None:

@@ -167,6 +167,7 @@ def test_release_that_was_retracted_and_published_again_is_answered(lake: Lake, 
     [
         ("SELECT * FROM people", ["people"]),
         ("SELECT (SELECT max(age) FROM others) FROM people", ["people", "others"]),
+        ("WITH Mine AS (SELECT * FROM people) SELECT * FROM mine", ["people"]),
         ("SELECT * FROM people p JOIN others o USING (age)", ["people", "others"]),
         ("WITH others AS (SELECT * FROM people) SELECT * FROM others", ["people"]),
         ("WITH people AS (SELECT * FROM people) SELECT * FROM people", ["people"]),
@@ -182,6 +183,14 @@ def test_tables_that_a_query_reads_are_known_exactly(
     parser: duckdb.DuckDBPyConnection, sql: str, read: list[str]
 ) -> None:
     assert sorted(tables_of(parser, sql)) == sorted(read)
+
+
+@pytest.mark.parametrize(
+    "sql", ["SELECT nothing(age) FROM people", "SELECT nothing(age) OVER () FROM people"]
+)
+def test_a_function_is_checked_also_over_a_window(parser: duckdb.DuckDBPyConnection, sql: str) -> None:
+    with pytest.raises(QueryError, match="there is no function nothing"):
+        tables_of(parser, sql)
 
 
 def test_answer_names_the_tables_that_were_read(lake: Lake, send: Any) -> None:

@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from privacy_release.query.columns import _leaves
 from privacy_release.query.intervals import bounded
 from privacy_release.query.questions import Condition, Measure, Question
 from privacy_release.query.rules import QueryError
@@ -224,3 +225,9 @@ def test_without_the_leaves_of_a_hierarchy_nothing_is_guessed() -> None:
     dictionary["columns"][2]["domain"] = {}
     with pytest.raises(QueryError, match="does not list"):
         bounded(released([((0, 1), "N", "flu")]), dictionary, Question(measures=(COUNT,), by=("zip",)))
+
+
+@pytest.mark.parametrize(("cell", "or_null"), [("*", True), ("*", False), ("N", True)])
+def test_the_root_of_a_hierarchy_covers_null_where_the_column_may_have_one(cell: str, or_null: bool) -> None:
+    null = {None} if or_null and cell == "*" else set[None]()
+    assert _leaves(cell, {"paths": ZIPS}, or_null=or_null) == {*LEAVES[cell], *null}

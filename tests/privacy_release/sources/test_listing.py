@@ -48,6 +48,8 @@ def fill(folder: Path, **files: bytes) -> str:
         "b.parq",
         "_day=2026-01-01/p",
         "b.gz",
+        "~b.parquet",
+        "#b.parquet#",
     ],
 )
 def test_a_parquet_file_is_read_whatever_its_name(tmp_path: Path, name: str) -> None:

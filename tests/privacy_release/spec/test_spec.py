@@ -449,6 +449,8 @@ def test_schema_policy_and_suite_are_read_without_a_release(home: Path) -> None:
     assert load_suite("expectations/people.json")["name"] == "people"
     with pytest.raises(SpecError, match="at least one of expectations"):
         load_suite({"name": "none", "expectations": []})
+    with pytest.raises(SpecError, match="a checkpoint must have its context and its name"):
+        load_suite({"context": "gx", "checkpoint": "daily", "name": "ignored"})
 
 
 def test_include_folder_must_exist(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

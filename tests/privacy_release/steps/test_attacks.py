@@ -235,7 +235,11 @@ def test_no_figure_of_a_private_release_leaves_the_curators_report(
     )
     rules = {"require": [requested], "max_epsilon": 1, "max_delta": 0}
     (home / "policies" / "people.yaml").write_text(yaml.safe_dump(rules))
-    done = run_release(spec, lake, "r1", work, ledger=ledger)
+    seen: list[tuple[str, str]] = []
+    done = run_release(spec, lake, "r1", work, lambda step, text: seen.append((step, text)), ledger=ledger)
+    attacking = [text for step, text in seen if step == "attack"]
+    assert "inference" in attacking
+    assert not re.search(r"900|1,?000", " ".join(attacking))  # how many people the source has
     manifest = manifest_of(lake.table("people"), "r1")
     assert not [f for f in manifest["measured"] if f["rule"].startswith("attack_risk")]
     assert manifest["policy"]["require"][0]["model"] == "attack_risk"
@@ -366,7 +370,9 @@ def test_an_attack_without_people_left_out_is_refused(write: Any, lake: Lake, wo
         attack_staged(attacked, title="people", release_id="r1")
 
 
-def test_who_is_held_out_follows_the_key_of_the_run_alone(write: Any, home: Path, work: WorkArea) -> None:
+def test_who_is_held_out_follows_the_key_of_the_run_alone(
+    write: Any, home: Path, work: WorkArea, tmp_path: Path
+) -> None:
     spec = write(INFERENCE, own_visits=True)
     table = ingest(str(home / "people.parquet"), spec.data_schema(), work, columns=list(tables.FIELDS))
     one, again = (hold_out(table, work, 0.1) for _ in range(2))
@@ -381,6 +387,9 @@ def test_who_is_held_out_follows_the_key_of_the_run_alone(write: Any, home: Path
     other = ingest(str(home / "people.parquet"), spec.data_schema(), work, columns=list(tables.FIELDS))
     moved = hold_out(other, work, 0.1)
     assert list(read_private(moved.holdout.uri, moved.holdout.sha256)["visits"]) == list(aside["visits"])
+    with WorkArea(tmp_path / "work", "test/run 2") as later:  # the places alone reveal no one
+        chosen = hold_out(other, later, 0.1).held_out
+        assert list(read_private(chosen.uri, chosen.sha256)["visits"]) != list(aside["visits"])
     with pytest.raises(InfeasibleError, match="cannot be held out"):
         hold_out(other, work, 0.001)
 

@@ -1,5 +1,6 @@
 """Under a privacy budget an error is the same however many records break a rule; the curator gets counts."""
 
+import traceback
 from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
@@ -10,9 +11,18 @@ import pytest
 from airflow.sdk import DAG
 
 from airflow_privacy_release import IngestParquetOperator, ReleaseOperator
-from privacy_engine.errors import BudgetExceededError, PrivacyEngineError, SchemaError, SpecError
+from privacy_engine.errors import (
+    BudgetExceededError,
+    CapacityError,
+    EngineError,
+    InfeasibleError,
+    IntegrityError,
+    PrivacyEngineError,
+    SchemaError,
+    SpecError,
+)
 from privacy_release.cli.main import WRONG, main
-from privacy_release.steps.counts import hide_counts
+from privacy_release.steps.counts import counts_hidden, hide_counts
 from tests import tables
 from tests.private_run import COLUMNS, FIELDS, PRIVATE, run_private
 
@@ -129,6 +139,17 @@ def test_a_task_hides_counts_where_a_task_of_its_dag_names_a_budget(
     assert caught.type.__name__ == "AirflowFailException"
     assert (" 7 " in str(caught.value)) is not is_paid
     assert curator.exists() is is_paid
+
+
+@pytest.mark.parametrize("kind", [SchemaError, InfeasibleError, IntegrityError, CapacityError, EngineError])
+def test_neither_the_text_nor_the_cause_of_an_error_about_data_has_a_count(
+    kind: type[PrivacyEngineError], curator: Path
+) -> None:
+    with pytest.raises(kind) as caught, counts_hidden("people", "r1", is_paid=True):
+        raise kind("the table has 4711 records")
+    assert "4711" not in "".join(traceback.format_exception(caught.value))
+    (kept,) = curator.rglob("*.counts.txt")
+    assert kept.read_text() == "the table has 4711 records"
 
 
 def test_errors_of_files_and_of_the_ledger_keep_their_numbers() -> None:

@@ -255,16 +255,25 @@ def test_a_manifest_of_another_release_is_not_published(
     assert not releases(lake.table("people"))
 
 
+@pytest.mark.parametrize(
+    ("field", "value"),
+    [
+        ("approval", {"by": "officer"}),
+        ("membership", {"sha256": "0" * 64}),
+        ("verification", {"report_sha256": "0" * 64, "policy_sha256": "0" * 64}),
+    ],
+    ids=lambda given: given if isinstance(given, str) else "",
+)
 def test_what_only_publishing_adds_is_not_published_from_a_staged_manifest(
-    specified: Specified, lake: Lake, work: WorkArea
+    specified: Specified, lake: Lake, work: WorkArea, field: str, value: dict[str, str]
 ) -> None:
-    """As if another task of the run had written an approval that was never given."""
+    """As if another task of the run had written, for example, an approval that was never given."""
     spec = specified(None)
     made = stage(spec, work, 5, "k5")
     report = privacy_release.verify_staged(made, spec.release_policy(), table=lake.table("people"))
     stored = json.loads(Path(made.manifest).read_text())
-    write_private(Path(made.manifest), json.dumps({**stored, "approval": {"by": "officer"}}).encode())
-    with pytest.raises(IntegrityError, match="must not have approval, which only publishing adds"):
+    write_private(Path(made.manifest), json.dumps({**stored, field: value}).encode())
+    with pytest.raises(IntegrityError, match=f"must not have {field}, which only publishing adds"):
         publish_staged(made, report, lake.table("people"), "1")
     assert not releases(lake.table("people"))
 

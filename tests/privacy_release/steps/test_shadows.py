@@ -363,7 +363,9 @@ def test_shadows_of_a_private_release_are_not_booked(
     rule = MEMBERSHIP | {"shadows": 4, "holdout": 0.5, "excess": 0.7}
     policy = {"require": [rule], "max_epsilon": 20, "max_delta": 0}
     spec = load_spec(listed(policy, release=release, budget={"dataset": "people", "curator_report": False}))
-    done = run_release(spec, lake, "r1", work, ledger=ledger)
+    seen: list[str] = []
+    done = run_release(spec, lake, "r1", work, lambda step, text: seen.append(text), ledger=ledger)
+    assert {f"shadow {number} of 4" for number in (1, 2, 3, 4)} <= set(seen)  # and not of how many people
     assert [e.event.value for e in ledger.check("people")] == ["grant", "reserve", "commit"]
     assert len(files_of(work)) == 8
     (trial,) = done.report.attacks.trials

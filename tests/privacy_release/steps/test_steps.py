@@ -23,16 +23,19 @@ from privacy_engine.errors import (
 )
 from privacy_engine.progress import reporting_to
 from privacy_engine.verification.policy import ReleasePolicy
+from privacy_engine.vocabulary import COUNTERFEITS
 from privacy_release.lake.store import Lake
 from privacy_release.reports.text import FIGURES
 from privacy_release.spec.files import load_policy
 from privacy_release.spec.model import ReleaseSpec, load_spec
+from privacy_release.steps import verify
 from privacy_release.steps.approval import approval_of, public_approval
 from privacy_release.steps.producers.staging import public_source
 from privacy_release.workarea.area import WorkArea
-from privacy_release.workarea.references import StagedRelease, Table
+from privacy_release.workarea.references import ReportRef, StagedRelease, Table
 
 QUASI = ["age_from", "age_to", "zip"]  # as they are released
+KEPT = {"rule": "k_anonymity(k=5)", "threshold": 5.0, "measured": 9.0, "passed": True}
 K, L = {"model": "k_anonymity", "k": 5}, {"model": "distinct_l_diversity", "l": 2, "attribute": "illness"}
 
 
@@ -279,6 +282,37 @@ def test_staged_file_that_changed_before_verification_is_refused(staged: StagedR
     tampered(staged, one_class_smaller)
     with pytest.raises(IntegrityError, match="changed between two steps"):
         privacy_release.verify_staged(staged, policy())
+
+
+def test_staged_file_that_changes_while_it_is_counted_is_refused(
+    staged: StagedRelease, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    count = verify.verify_files
+
+    def counted_meanwhile(*given: Any, **more: Any) -> Any:
+        found = count(*given, **more)
+        tampered(staged, one_class_smaller)
+        return found
+
+    monkeypatch.setattr(verify, "verify_files", counted_meanwhile)
+    with pytest.raises(IntegrityError, match="changed between two steps"):
+        privacy_release.verify_staged(staged, policy())
+
+
+def test_a_report_that_fails_without_a_reason_fails() -> None:
+    report = ReportRef(passed=False, sha256="0" * 64, rows=9, classes=1, findings=[KEPT], policy={})
+    verify.raise_if_failed(replace(report, passed=True))
+    with pytest.raises(VerificationError, match="does not pass, but it has no failed finding"):
+        verify.raise_if_failed(report)
+
+
+@pytest.mark.parametrize("number", [1, 2])
+def test_no_people_are_counted_where_a_class_tells_a_counterfeit(number: int, tmp_path: Path) -> None:
+    for name, numbers in {"with": [0, number], "without": [0, 0]}.items():
+        pd.DataFrame({COUNTERFEITS: numbers}).to_parquet(tmp_path / name)
+    verify.require_no_counterfeits([str(tmp_path / "without")])
+    with pytest.raises(VerificationError, match=r"1 record is in classes with counterfeits"):
+        verify.require_no_counterfeits([str(tmp_path / "without"), str(tmp_path / "with")])
 
 
 def test_staged_file_that_changed_after_verification_is_refused(staged: StagedRelease, lake: Lake) -> None:

@@ -2,16 +2,19 @@
 
 import json
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from privacy_engine.errors import SchemaError, SpecError
+from privacy_engine.errors import IntegrityError, SchemaError, SpecError
 from privacy_engine.tables.schema import DataSchema
 from privacy_release.cli.main import main
 from privacy_release.lake.read import manifest_of, read_release
@@ -23,7 +26,7 @@ from privacy_release.steps.outliers import Action, detect_outliers
 from privacy_release.steps.release import make_release
 from privacy_release.transforms.function import FunctionStep
 from privacy_release.transforms.query import SqlStep
-from privacy_release.transforms.transform import transform
+from privacy_release.transforms.transform import Numbers, Output, transform
 from privacy_release.workarea.area import WorkArea
 from privacy_release.workarea.people import Identification
 from privacy_release.workarea.references import Table
@@ -167,6 +170,56 @@ def test_hashes_of_persons_stay_with_their_rows(ingested: Callable[..., Table], 
     made = transform(table, work, sql("SELECT * FROM records WHERE age % 7 = 3 ORDER BY age DESC"))
     of = dict(zip((row["age"] for row in rows(table)), read_persons(table.persons), strict=True))
     assert read_persons(made.persons).tolist() == [of[row["age"]] for row in rows(made)]
+
+
+@dataclass(frozen=True)
+class InParts:
+    """A step that hands on some records, in batches."""
+
+    parts: Sequence[Sequence[int]]
+    name: str = "in parts"
+    sha256: str = "0" * 64
+
+    def made_of(self, columns: Sequence[str]) -> dict[str, Sequence[str]]:
+        return {}
+
+    @contextmanager
+    def run(self, given: Mapping[str, Table], folder: Path) -> Iterator[Output]:
+        source = given["records"]
+        numbers, frame = Numbers.of(source), source.frame()
+        frame["_record"] = numbers.offset + numbers.stride * np.arange(len(frame))
+        batches = (
+            pa.RecordBatch.from_pandas(frame.iloc[list(part)], preserve_index=False) for part in self.parts
+        )
+        yield Output(batches=batches, row_by_row=False)
+
+
+def test_a_record_is_not_repeated_from_one_batch_to_the_next(table: Table, work: WorkArea) -> None:
+    assert transform(table, work, InParts([[0, 1], [2]])).rows == 3
+    with pytest.raises(SchemaError, match="must not repeat a record"):
+        transform(table, work, InParts([[0, 1], [1, 2]]), label="again")
+
+
+def test_persons_have_no_lasting_numbers_after_a_step(ingested: Callable[..., Table], work: WorkArea) -> None:
+    numbering = Identification(column="name", key=KEY)
+    table = ingested(visits(20), FIELDS | {"person": "name"}, numbering=numbering)
+    assert table.numbered is not None
+    assert transform(table, work, sql("SELECT * FROM records")).numbered is None
+
+
+def test_findings_in_text_of_before_stay_on_record(table: Table, work: WorkArea) -> None:
+    found = {"note": {"email": 3}}
+    before = replace(table, source=replace(table.source, text=found))
+    assert transform(before, work, sql("SELECT * FROM records")).source.text == found
+
+
+def test_another_table_that_changed_since_it_was_read_is_refused(
+    ingested: Callable[..., Table], table: Table, work: WorkArea
+) -> None:
+    towns = ingested(pd.DataFrame({"zip": ["N0", "N1"], "town": ["A", "B"]}), TOWNS, label="towns")
+    pq.write_table(pq.read_table(towns.uri).slice(0, 1), towns.uri)
+    with pytest.raises(IntegrityError, match="must have the recorded sha256"):
+        transform(table, work, sql("SELECT * FROM records"), others={"towns": towns})
 
 
 @pytest.mark.parametrize(

@@ -1,6 +1,7 @@
 """The journal of a run: only the value after a task's newest beginning counts, and nothing changes."""
 
 import json
+import shutil
 from collections.abc import Callable
 from pathlib import Path
 
@@ -63,6 +64,37 @@ def test_an_attempt_that_begins_voids_what_an_earlier_one_handed_on(opened: Open
         IntegrityError, match=r"its newest attempt did not succeed.*by hand does not create a value"
     ):
         opened().value("approve", -1)
+
+
+def test_the_value_of_an_earlier_attempt_in_the_place_of_a_later_one_is_refused(
+    opened: Opened, tmp_path: Path
+) -> None:
+    opened().record("approve", -1, opened().begin("approve", -1), VALUE)
+    later = opened().begin("approve", -1)
+    (value,) = (path for path in entries(tmp_path) if path.name.endswith("-1.value"))
+    shutil.copy(value, value.with_name(value.name.replace("-1.value", f"-{later}.value")))
+    with pytest.raises(IntegrityError):
+        opened().value("approve", -1)
+
+
+def test_the_newest_attempt_is_that_of_the_largest_number_in_whatever_order_they_are_listed(
+    tmp_path: Path,
+) -> None:
+    class Backwards(AreaFiles):
+        def names(self, folder: str) -> list[str]:
+            return sorted(super().names(folder), reverse=True)
+
+    area = WorkArea(tmp_path, "people/run 1")
+    files = Backwards(area.folder, lambda: area)
+    first = Journal(files).begin("approve", -1)
+    Journal(files).record("approve", -1, first, VALUE)
+    Journal(files).begin("approve", -1)
+    assert not Journal(files).has("approve", -1)
+
+
+def test_a_task_and_a_map_index_are_never_read_as_another_two(opened: Opened) -> None:
+    opened().record("part", 11, opened().begin("part", 11), VALUE)
+    assert not opened().begun("part1", 1)
 
 
 def test_an_attempt_that_was_given_up_and_ends_late_changes_nothing(opened: Opened) -> None:

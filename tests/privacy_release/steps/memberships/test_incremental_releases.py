@@ -120,6 +120,17 @@ def test_a_policy_on_repeated_people_demands_it_where_it_names_no_model_across_r
         run(specified("rfka", rules=rules), people(31), "3")
 
 
+def test_followed_people_are_compared_also_where_the_policy_asks_for_no_model(
+    specified: Specified, run: Run
+) -> None:
+    """A release that is published meanwhile must be one that the publication has not seen."""
+    of_each = [{"model": "k_anonymity", "k": 3}, {"model": "distinct_l_diversity", "l": 2}]
+    spec = specified(rules={"require": of_each, "max_suppressed": 0.9}, hold_back=None)
+    report = run(spec, people(30), "1").report
+    assert report.was_compared
+    assert report.unseen([1]) == {1}
+
+
 def test_waiting_ends_after_the_releases_that_were_named(specified: Specified, run: Run, lake: Lake) -> None:
     spec = specified(hold_back=1)
     run(spec, people(30), "1")
