@@ -129,7 +129,9 @@ def _mark_slow_cases(items: list[pytest.Item], *, every: bool) -> None:
 def pytest_unconfigure() -> None:
     """Remove the session's Airflow."""
     shutil.rmtree(ROOT, ignore_errors=True)
-    if not WORKER:  # compiled modules would say that they leak what the interpreter cannot collect at its end
+    if WORKER:  # pytest then collects garbage five times, which takes seconds and for which the others wait
+        gc.freeze()
+    else:  # compiled modules would say that they leak what the interpreter cannot collect at its end
         gc.unfreeze()
 
 

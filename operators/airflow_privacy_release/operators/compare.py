@@ -324,7 +324,8 @@ class SampleRecordsOperator(BaseOperator):
         origin = origin_of(spec, Grid(methods=methods), public=public, book=book)
         with run_work_area(context) as work:
             found = sampled(spec, policy, origin, self.table, request, work)
-        self.log.info("records", origin=origin, rows=found.made_from.rows)
+        counts = {} if origin == "booked" else {"rows": found.made_from.rows}
+        self.log.info("records", origin=origin, **counts)
         return found
 
 

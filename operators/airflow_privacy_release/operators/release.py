@@ -19,6 +19,7 @@ from airflow_privacy_release.task.errors import recorded
 from airflow_privacy_release.task.former import formerly
 from airflow_privacy_release.task.links import ReportLink
 from airflow_privacy_release.task.metrics import each, monitored, send_budget
+from airflow_privacy_release.task.paid import is_paid, log_counts
 from airflow_privacy_release.task.rendering import chosen_engine, method_parameters, read_text
 from airflow_privacy_release.task.run import file_label, release_run, run_key, run_work_area
 from privacy_engine.errors import SpecError
@@ -367,10 +368,10 @@ class CutFragmentsOperator(ReleasingOperator):
                 past=self._past(context),
             )
             cut, plan = fragments.cut_and_keep(table, engine, job)
-            if warning := too_large(cut):
+            if (warning := too_large(cut)) and not is_paid(self):
                 self.log.warning(warning)
             refs = fragments.partition(cut, plan, engine)
-        self.log.info("cut", rows=table.rows, fragments=len(refs))
+        log_counts(self, "cut", {"rows": table.rows, "fragments": len(refs)})
         return fragments.in_batches(refs, most_mapped())
 
 
@@ -408,12 +409,8 @@ class ReleaseFragmentOperator(BaseOperator):
         from privacy_release.steps.producers.fragments import release_one
 
         released = release_one(fragment)
-        self.log.info(
-            "fragment released",
-            fragment=released.fragment,
-            rows_in=fragment.rows,
-            rows=released.rows,
-        )
+        counts = {"rows_in": fragment.rows, "rows": released.rows}
+        log_counts(self, "fragment released", counts, fragment=released.fragment)
         return released
 
 

@@ -16,7 +16,13 @@ from airflow_privacy_release.compat import Stats
 from airflow_privacy_release.task.paid import is_paid
 from privacy_engine.errors import LedgerError, VerificationError
 from privacy_release.alerts.budgets import low_budgets
-from privacy_release.workarea.references import ReportRef, StagedRelease, Table, measured_symbols
+from privacy_release.workarea.references import (
+    FragmentReleaseRef,
+    ReportRef,
+    StagedRelease,
+    Table,
+    measured_symbols,
+)
 
 if TYPE_CHECKING:
     from privacy_release.budget.budget import Budget
@@ -123,8 +129,11 @@ def _seconds(result: Any, measured: float) -> float:
 
 
 def _counts_source(result: Any) -> bool:
-    """Return whether the figures count records of the source: those of a table that is not released yet."""
-    return isinstance(result, Table) and not isinstance(result, StagedRelease)
+    """Return whether the figures count records of the source: those of what is not yet staged."""
+    if isinstance(result, list):  # of fragments
+        return True
+    counting = isinstance(result, Table | FragmentReleaseRef)
+    return counting and not isinstance(result, StagedRelease)
 
 
 def _figures(result: Any) -> Iterator[tuple[str, float]]:

@@ -13,7 +13,7 @@ import numpy as np
 import pandas as pd
 import pyarrow.parquet as pq
 import pytest
-from airflow.sdk import BaseOperator
+from airflow.sdk import DAG, BaseOperator
 from airflow.sdk.exceptions import AirflowFailException
 from airflow.sdk.observability import stats
 from airflow.sdk.observability.metrics import stats_utils
@@ -28,6 +28,7 @@ from airflow_privacy_release import (
     VerifyOperator,
 )
 from airflow_privacy_release.task.errors import guarded
+from airflow_privacy_release.task.metrics import PREFIX
 from deploy.local.embedded import checkout
 from privacy_engine.errors import CapacityError, EngineError, PrivacyEngineError
 from privacy_release.lake.read import manifest_of, read_release
@@ -214,17 +215,42 @@ def test_a_join_of_too_few_fails_without_a_retry(source: Path, work_root: Path) 
         join([release(ref) for ref in refs[1:]])
 
 
-def test_each_step_sends_its_counts(source: Path, work_root: Path) -> None:
+@pytest.mark.parametrize("paid", [False, True])
+def test_each_step_sends_and_logs_its_counts_unless_a_budget_pays(
+    source: Path, work_root: Path, capsys: pytest.CaptureFixture[str], paid: bool
+) -> None:
+    with DAG("people", schedule=None):
+        cutting = CutFragmentsOperator(
+            task_id="cut", table={}, method="mondrian", parameters={"k": 5, "l": 2}
+        )
+        releasing = ReleaseFragmentOperator(task_id="fragment", fragment={})
+        if paid:
+            ReleaseOperator(task_id="paid", table={}, method="privbayes", budget="people", policy=POLICY)
+    cutting.table = ingested(source)
+    capsys.readouterr()
     kept = Recorder()
     stats.initialize(factory=lambda: kept, export_legacy_names=False)
     try:
-        refs = cut(ingested(source))
-        join([release(ref) for ref in refs])
+        refs = cutting.execute(context("cut"))
+        for releasing.fragment in refs:
+            releasing.execute(context("fragment"))
+        releasing.fragment = [*refs]
+        join(releasing.execute(context("fragment")))
     finally:
         stats.initialize(factory=stats_utils.get_stats_factory(), export_legacy_names=False)
-    assert kept.last["people.cut.fragments"] == len(refs)
-    assert kept.last["people.cut.rows"] == kept.last["people.release.rows"] == ROWS
-    assert kept.last["people.fragment.rows"] == refs[-1]["rows"]
+    counts = [
+        *[("cut.rows", ROWS), ("cut.fragments", len(refs))],
+        *[("fragment.rows", ref["rows"]) for ref in refs],
+        *[("fragment.rows", ROWS), ("fragment.fragments", len(refs))],
+    ]
+    gauges = [
+        (name.removeprefix(f"{PREFIX}.people."), value) for kind, name, value in kept.sent if kind == "gauge"
+    ]
+    before = [gauge for gauge in gauges if not gauge[0].startswith("release.")]
+    assert before == ([] if paid else counts)
+    assert ("release.rows", ROWS) in gauges
+    logged = capsys.readouterr().out.partition("staged")[0]
+    assert ("rows" in logged) == (not paid)
 
 
 @pytest.mark.parametrize("error", [CapacityError("more memory is needed"), EngineError("the session died")])

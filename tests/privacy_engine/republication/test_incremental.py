@@ -313,7 +313,7 @@ def test_which_outdated_records_are_kept_is_drawn() -> None:
         assert course.last is not None
         kept.add(frozenset(course.last.persons) & frozenset("abcdefg"))
     assert {len(persons) for persons in kept} == {2}
-    assert len(kept) > 1  # else the order of the source would tell who they are
+    assert len(kept) > 1  # else the order of the source would show who they are
 
 
 def test_other_columns_than_before_are_refused() -> None:

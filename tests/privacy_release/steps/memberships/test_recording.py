@@ -18,12 +18,18 @@ from privacy_release.workarea.area import sha256_file
 from privacy_release.workarea.references import ReportRef
 
 
-def test_the_people_of_a_release_that_was_published_again_stay_known(
-    lake: Lake, curator: Path, tmp_path: Path
-) -> None:
-    table, data = lake.table("people"), tmp_path / "people.parquet"
+@pytest.fixture
+def data(tmp_path: Path) -> Path:
+    """The file of a release, three rows."""
+    data = tmp_path / "people.parquet"
     pq.write_table(pa.table({"age": ["old"] * 3}), data)
-    sha256 = sha256_file(data)
+    return data
+
+
+def test_the_people_of_a_release_that_was_published_again_stay_known(
+    lake: Lake, curator: Path, data: Path
+) -> None:
+    table, sha256 = lake.table("people"), sha256_file(data)
     kept = file_of("people", "1", sha256)
     kept.parent.mkdir(parents=True, exist_ok=True)
     kept.write_bytes(b"who is in which class")
@@ -38,11 +44,9 @@ def test_the_people_of_a_release_that_was_published_again_stay_known(
 
 
 def test_other_bytes_of_the_same_release_are_a_release_that_was_not_seen(
-    lake: Lake, curator: Path, tmp_path: Path
+    lake: Lake, curator: Path, data: Path
 ) -> None:
-    table, data = lake.table("people"), tmp_path / "people.parquet"
-    pq.write_table(pa.table({"age": ["old"] * 3}), data)
-    sha256 = sha256_file(data)
+    table, sha256 = lake.table("people"), sha256_file(data)
     publish(table, "1", data, {}, b"a report", expected_sha256=sha256, run_key="another run")
     report = ReportRef(passed=True, sha256=sha256, rows=3, classes=1, findings=[], policy={}, compared=[])
     refuse_unseen(table, ReleaseRun("1", "a run"), report)
