@@ -384,7 +384,7 @@ def test_nothing_public_tells_what_the_steps_before_counted(
 
 @dataclass(frozen=True)
 class Made:
-    """A release in a folder of its own, with the ledger that paid it, and copies of both."""
+    """A release in a folder, with the ledger that paid it, and a copy of the folder."""
 
     folder: Path
     kept: Path
