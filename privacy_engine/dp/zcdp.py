@@ -33,6 +33,7 @@ import math
 from collections.abc import Callable
 from decimal import ROUND_DOWN, Decimal, localcontext
 from fractions import Fraction
+from functools import lru_cache
 
 LEAST_RHO = 1e-24  # a smaller rho counts as this one: below it, 60 digits would not suffice
 _DIGITS = 60
@@ -40,6 +41,7 @@ _MARGIN = Decimal("1e-30")  # more than all rounding errors of 60 digits, if alp
 _REACH = 12.0  # natural logarithms around the first guess of alpha - 1 that are searched
 _STEPS = 46  # of golden section: 24 logarithms to within 1e-8
 _GOLDEN = (math.sqrt(5) - 1) / 2
+_KNOWN = 1_000  # number of conversions to remember: a release repeats a few, each of 0.1 ms
 
 
 def pure_rho(epsilon: float | Fraction) -> Fraction:
@@ -51,6 +53,7 @@ def pure_rho(epsilon: float | Fraction) -> Fraction:
     return Fraction(epsilon) ** 2 / 2
 
 
+@lru_cache(_KNOWN)
 def zcdp_epsilon(rho: float, delta: float) -> float:
     """An epsilon > 0 such that every rho-zCDP mechanism is (epsilon, delta)-DP: (1) at its best alpha.
 
@@ -70,6 +73,7 @@ def zcdp_epsilon(rho: float, delta: float) -> float:
         return math.nextafter(float(max(exact, Decimal(0)) + _MARGIN), math.inf)
 
 
+@lru_cache(_KNOWN)
 def zcdp_rho(epsilon: float, delta: float) -> float:
     """The largest rho such that `zcdp_epsilon` of it is at most epsilon: (1) solved for rho.
 

@@ -10,6 +10,7 @@ import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
+from functools import cache
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any, Self, TypeGuard
@@ -231,8 +232,9 @@ def is_sha256(value: object) -> TypeGuard[str]:
     return isinstance(value, str) and len(value) == 64 and set(value) <= set("0123456789abcdef")
 
 
-def _code() -> dict[str, str]:
-    """Return the versions of the code that made and publishes the release."""
+@cache
+def _code() -> Mapping[str, str]:
+    """Return the versions of the code that made and publishes the release. Reading them takes milliseconds."""
     found = {"python": platform.python_version()}
     for name in _CODE:
         try:

@@ -1,8 +1,8 @@
 """Search released text for direct identifiers while it is copied. Findings are kinds and counts.
 
 Each distinct value of a part is searched once: RE2 selects those that may contain a form of
-`privacy_release.sources.text.kinds`, and its checks decide. Memory: one part. Findings are reported by
-column, kind and number of records, never by value.
+`privacy_release.sources.text.kinds`, and its checks decide. If the values are short in total, RE2 selects
+nothing. Memory: one part. Findings are reported by column, kind and number of records, never by value.
 """
 
 import re
@@ -31,6 +31,7 @@ if TYPE_CHECKING:
 _SHARE = 0.5  # share of cells that must agree with a column's name, or pass a check
 _DIGITS, _NUMBER = "^[0-9]+$", "^[0-9]{8,19}$"
 _LOOKED_AT = 5_000  # numbers of a part that are checked, as a sample of all
+_SHORT = 1_000  # bytes of values that are searched in less time than RE2 takes to compile the forms
 _FEW = 5  # number of cells of digits below which chance may pass a check, one time in ten
 _CAPITALIZED = r"^[A-ZÀ-ÖØ-Þ][A-Za-zÀ-ÖØ-öø-ÿ'’. -]*\d{0,4}$"
 _OF_PERSON = "name patient person customer client employee contact user de la of full"
@@ -213,15 +214,17 @@ class _Column:
     def _found_in(self, values: "pa.Array") -> Iterator[tuple[int, list[tuple[Span, str]]]]:
         """Yield codes of the values with findings, and the findings.
 
-        RE2 selects the values that each pattern is applied to. A single expression for all forms needs
-        so large an automaton that it takes five times as long as the individual forms.
+        RE2 selects the values that each pattern is applied to, unless they are short in total: all patterns
+        are then applied to all. A single expression for all forms needs so large an automaton that it takes
+        five times as long as the individual forms.
         """
         values = _plain(values)
         digits = set(_matching(values, _DIGITS).tolist())
         among: dict[int, list[Pattern]] = defaultdict(list)
+        short = _size(values) <= _SHORT
         for pattern in every_pattern() if self._clean else patterns():
             if not (self._dated and pattern.kind == "date"):
-                for code in _matching(values, pattern.form).tolist():
+                for code in range(len(values)) if short else _matching(values, pattern.form).tolist():
                     among[code].append(pattern)
         for code in sorted(among.keys() - digits):
             if found := found_in(values[code].as_py(), tuple(among[code])):
@@ -289,6 +292,11 @@ def _plain(values: "pa.Array") -> "pa.Array":
     for code in other.tolist():
         texts[code] = in_ascii(texts[code])
     return pa.array(texts, pa.string())
+
+
+def _size(values: "pa.Array") -> int:
+    """Return the number of bytes of all values together."""
+    return int(pc.sum(pc.binary_length(values)).as_py() or 0)
 
 
 def _matching(values: "pa.Array", form: str) -> "npt.NDArray[np.intp]":

@@ -3,9 +3,10 @@
 import hashlib
 import json
 import re
+import shutil
 import sqlite3
 from collections.abc import Callable
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -381,9 +382,41 @@ def test_nothing_public_tells_what_the_steps_before_counted(
     assert not re.findall(r"\b(?:606[12]\d|6\.0617)\b", public.replace(",", ""))
 
 
+@dataclass(frozen=True)
+class Made:
+    """A release in a folder, with the ledger that paid it, and a copy of the folder."""
+
+    folder: Path
+    kept: Path
+    staged: StagedRelease
+    ledger: BudgetLedger
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory: pytest.TempPathFactory) -> Made:
+    folder, kept = tmp_path_factory.mktemp("made") / "folder", tmp_path_factory.mktemp("kept") / "folder"
+    folder.mkdir()
+    ledger = new_ledger(folder / "ledger.db")
+    ledger.grant("people", Limit(epsilon=1.0), reason="a test", by="officer")
+    work = WorkArea(folder / "work", "test/run 1")
+    budget = Budget(dataset="people", run="people/run 1", ledger=ledger)
+    staged = released(ingested(people(), work, folder), work, budget)
+    shutil.copytree(folder, kept)
+    return Made(folder, kept, staged, ledger)
+
+
 @pytest.fixture
-def staged(table: Table, work: WorkArea, budget: Budget) -> StagedRelease:
-    return released(table, work, budget)
+def staged(made: Made) -> StagedRelease:
+    """The release of all these tests, as it was made."""
+    shutil.rmtree(made.folder)
+    shutil.copytree(made.kept, made.folder)
+    return made.staged
+
+
+@pytest.fixture
+def books(staged: StagedRelease, made: Made) -> BudgetLedger:
+    """The ledger that paid the release."""
+    return made.ledger
 
 
 def failed(staged: StagedRelease, ledger: BudgetLedger, policy: ReleasePolicy = POLICY) -> list[str]:
@@ -412,10 +445,10 @@ def with_records(staged: StagedRelease, **changes: Any) -> StagedRelease:
 
 
 def test_a_release_whose_books_are_in_order_is_published(
-    staged: StagedRelease, ledger: BudgetLedger, lake: Lake
+    staged: StagedRelease, books: BudgetLedger, lake: Lake
 ) -> None:
-    assert failed(staged, ledger) == []
-    report = privacy_release.verify_staged(staged, POLICY, ledger)
+    assert failed(staged, books) == []
+    report = privacy_release.verify_staged(staged, POLICY, books)
     privacy_release.publish_staged(staged, report, lake.table("people"), "week 1", run_key="people/run 1")
     manifest = privacy_release.manifest_of(lake.table("people"), "week 1")
     assert manifest["booking"]["dataset"] == "people"
@@ -423,14 +456,14 @@ def test_a_release_whose_books_are_in_order_is_published(
 
 
 def test_a_policy_with_a_smaller_epsilon_refuses_the_release(
-    staged: StagedRelease, ledger: BudgetLedger
+    staged: StagedRelease, books: BudgetLedger
 ) -> None:
-    assert failed(staged, ledger, ReleasePolicy(max_epsilon=0.3)) == ["max_epsilon"]
+    assert failed(staged, books, ReleasePolicy(max_epsilon=0.3)) == ["max_epsilon"]
 
 
-def test_a_policy_of_other_kinds_refuses_the_release(staged: StagedRelease, ledger: BudgetLedger) -> None:
+def test_a_policy_of_other_kinds_refuses_the_release(staged: StagedRelease, books: BudgetLedger) -> None:
     policy = ReleasePolicy(max_epsilon=0.5, kinds=("anonymized", "randomized"))
-    assert failed(staged, ledger, policy) == ["kinds: anonymized, randomized"]
+    assert failed(staged, books, policy) == ["kinds: anonymized, randomized"]
 
 
 def test_a_private_release_cannot_be_verified_without_its_ledger(staged: StagedRelease) -> None:
@@ -438,41 +471,39 @@ def test_a_private_release_cannot_be_verified_without_its_ledger(staged: StagedR
         privacy_release.verify_staged(staged, POLICY)
 
 
-def test_a_manifest_that_claims_less_than_was_spent_fails(
-    staged: StagedRelease, ledger: BudgetLedger
-) -> None:
+def test_a_manifest_that_claims_less_than_was_spent_fails(staged: StagedRelease, books: BudgetLedger) -> None:
     claim = {"epsilon": 0.1, "delta": 0.0, "neighbours": "replace_one"}
     less = with_manifest(replace(staged, loss=claim), lambda manifest: manifest.update(loss=claim))
-    (rule,) = failed(less, ledger)
+    (rule,) = failed(less, books)
     assert rule.startswith("epsilon of all mechanisms")
 
 
 @pytest.mark.parametrize("loss", [None, {"epsilon": 0.1, "delta": 0.0, "neighbours": "replace_one"}])
 def test_a_manifest_with_another_claim_than_the_release_is_refused(
-    staged: StagedRelease, ledger: BudgetLedger, lake: Lake, loss: Any
+    staged: StagedRelease, books: BudgetLedger, lake: Lake, loss: Any
 ) -> None:
-    report = privacy_release.verify_staged(staged, POLICY, ledger)
+    report = privacy_release.verify_staged(staged, POLICY, books)
     other = with_manifest(staged, lambda manifest: manifest.update(loss=loss))
     with pytest.raises(IntegrityError, match="must claim the privacy loss"):
-        privacy_release.verify_staged(other, POLICY, ledger)
+        privacy_release.verify_staged(other, POLICY, books)
     with pytest.raises(IntegrityError, match="must claim the privacy loss"):
         privacy_release.publish_staged(other, report, lake.table("people"), "week 1")
     assert privacy_release.releases(lake.table("people")) == []
 
 
 def test_a_claim_for_another_neighbour_relation_is_not_covered(
-    staged: StagedRelease, ledger: BudgetLedger
+    staged: StagedRelease, books: BudgetLedger
 ) -> None:
     claim = {"epsilon": 0.4, "delta": 0.0, "neighbours": "add_remove"}
     other = with_manifest(replace(staged, loss=claim), lambda manifest: manifest.update(loss=claim))
-    assert any(rule.startswith("epsilon booked in the ledger") for rule in failed(other, ledger))
+    assert any(rule.startswith("epsilon booked in the ledger") for rule in failed(other, books))
 
 
-def test_a_manifest_that_leaves_a_mechanism_out_fails(staged: StagedRelease, ledger: BudgetLedger) -> None:
+def test_a_manifest_that_leaves_a_mechanism_out_fails(staged: StagedRelease, books: BudgetLedger) -> None:
     def drop(manifest: dict[str, Any]) -> None:
         manifest["model"]["mechanisms"].pop()
 
-    assert failed(with_manifest(staged, drop), ledger) == [
+    assert failed(with_manifest(staged, drop), books) == [
         "mechanisms that the manifest tells otherwise than the ledger's model"
     ]
 
@@ -482,9 +513,9 @@ def without_entry(reference: Any, rules: list[str]) -> None:
     assert any(rule.startswith("epsilon booked in the ledger") for rule in rules), reference
 
 
-def test_a_release_that_was_never_booked_fails(staged: StagedRelease, ledger: BudgetLedger) -> None:
+def test_a_release_that_was_never_booked_fails(staged: StagedRelease, books: BudgetLedger) -> None:
     unbooked = replace(staged, booking=None)
-    without_entry("no booking", failed(unbooked, ledger))
+    without_entry("no booking", failed(unbooked, books))
 
 
 def test_a_release_whose_entry_is_missing_from_the_ledger_fails(
@@ -497,22 +528,22 @@ def test_a_release_whose_entry_is_missing_from_the_ledger_fails(
 
 @pytest.mark.parametrize("state", ["reserved", "cancelled"])
 def test_a_release_whose_entry_is_not_committed_fails(
-    state: str, staged: StagedRelease, ledger: BudgetLedger
+    state: str, staged: StagedRelease, books: BudgetLedger
 ) -> None:
     loss = PrivacyLoss(epsilon=0.4, neighbours=Neighbours.REPLACE_ONE)
-    booking = ledger.reserve("people", "another key", loss)
+    booking = books.reserve("people", "another key", loss)
     if state == "cancelled":
-        ledger.cancel("people", "another key", token=booking.token)
+        books.cancel("people", "another key", token=booking.token)
     reference = replace(staged.booking, key="another key", entry_hash=booking.entry_hash)
-    without_entry(state, failed(replace(staged, booking=reference), ledger))
+    without_entry(state, failed(replace(staged, booking=reference), books))
 
 
 @pytest.mark.parametrize("field", ["key", "entry_hash", "model_sha256", "dataset"])
 def test_a_release_that_names_another_entry_fails(
-    field: str, staged: StagedRelease, ledger: BudgetLedger
+    field: str, staged: StagedRelease, books: BudgetLedger
 ) -> None:
     reference = replace(staged.booking, **{field: "0" * 64})
-    without_entry(field, failed(replace(staged, booking=reference), ledger))
+    without_entry(field, failed(replace(staged, booking=reference), books))
 
 
 @pytest.mark.parametrize(
@@ -525,42 +556,42 @@ def test_a_release_that_names_another_entry_fails(
     ],
 )
 def test_a_ledger_that_other_hands_changed_stops_the_verification(
-    edit: str, staged: StagedRelease, ledger: BudgetLedger, tmp_path: Path
+    edit: str, staged: StagedRelease, books: BudgetLedger
 ) -> None:
     from privacy_release.ledger.tables import ENTRIES, MODELS
 
-    with sqlite3.connect(tmp_path / "ledger.db") as connection:
+    with sqlite3.connect(books.place) as connection:
         connection.execute(edit.format(entries=ENTRIES.name, models=MODELS.name))
     with pytest.raises(IntegrityError, match=r"modified outside of this program|changed by other hands"):
-        privacy_release.verify_staged(staged, POLICY, ledger)
+        privacy_release.verify_staged(staged, POLICY, books)
 
 
 @pytest.mark.parametrize(
     ("column", "value"), [("age", 121), ("age", -1), ("age", None), ("town", "west"), ("town", None)]
 )
 def test_a_released_value_outside_of_its_public_domain_fails(
-    column: str, value: Any, staged: StagedRelease, ledger: BudgetLedger
+    column: str, value: Any, staged: StagedRelease, books: BudgetLedger
 ) -> None:
     values = pd.read_parquet(staged.uri)[column].astype(object)
     values[0] = value
     changed = with_records(staged, **{column: values})
-    report = privacy_release.verify_staged(changed, POLICY, ledger)
+    report = privacy_release.verify_staged(changed, POLICY, books)
     (finding,) = [finding for finding in report.findings if not finding["passed"]]
     assert finding["rule"] == f"values of {column} outside of its public domain"
     assert finding["measured"] == 1
     assert str(value) not in finding["rule"]
 
 
-def test_a_null_is_a_value_where_the_schema_allows_it(staged: StagedRelease, ledger: BudgetLedger) -> None:
-    assert failed(with_records(staged, disease=pd.Series([None] * 300, dtype="str")), ledger) == []
+def test_a_null_is_a_value_where_the_schema_allows_it(staged: StagedRelease, books: BudgetLedger) -> None:
+    assert failed(with_records(staged, disease=pd.Series([None] * 300, dtype="str")), books) == []
 
 
-def test_a_domain_that_left_the_schema_fails(staged: StagedRelease, ledger: BudgetLedger) -> None:
+def test_a_domain_that_left_the_schema_fails(staged: StagedRelease, books: BudgetLedger) -> None:
     path = Path(staged.schema)
     fields = json.loads(path.read_text())
     del fields["town"]["categories"]
     path.write_text(json.dumps(fields))
-    assert "attributes whose domain is not in the schema" in failed(staged, ledger)
+    assert "attributes whose domain is not in the schema" in failed(staged, books)
 
 
 # What must not come before a measurement

@@ -149,11 +149,11 @@ def spent(ledger: BudgetLedger) -> float:
 def test_a_year_of_weeks_is_paid_by_one_promise_and_no_one_takes_part_more_than_twice(
     weeks: Weeks, ledger: BudgetLedger
 ) -> None:
-    for _ in range(6):
+    for _ in range(4):
         staged = weeks.release(weeks.table("abc"))
         assert privacy_release.verify_staged(staged, POLICY, ledger).passed
     assert spent(ledger) == 2.0
-    assert sorted(weeks.took_part()) == ["", "", "", "", "abc", "abc"]
+    assert sorted(weeks.took_part()) == ["", "", "abc", "abc"]
     assert staged.loss == {"epsilon": 0.5, "delta": 0.0, "neighbours": "replace_person"}
 
 

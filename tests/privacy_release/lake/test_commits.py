@@ -20,7 +20,7 @@ from deltalake import DeltaTable, write_deltalake
 from benchmarks.scale.lake_history import NAME, LongTable, build
 from privacy_engine.errors import IntegrityError, PublishError
 from privacy_release.lake import commits
-from privacy_release.lake.commits import BLOCK, newest_first, newest_version, whole_log
+from privacy_release.lake.commits import newest_first, newest_version, whole_log
 from privacy_release.lake.read import manifest_of, newest_releases, read_release, releases
 from privacy_release.lake.retract import clean_orphans, retract
 from privacy_release.lake.store import Lake, table_names
@@ -28,7 +28,8 @@ from tests.children.fault_points import POINTS, Act, Step, arm, crashed
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="counts with what Linux's kernel tells")
 
-FEW, MANY = 150, 650
+FEW, MANY = 150, 450
+BLOCK = 10  # commits in a block of the tables that tests copy; the tables of which the cost counts have 100
 _OPENED, _OF_A_FOLDER = 0x20, 0x40000000
 
 
@@ -87,21 +88,30 @@ def histories(tmp_path_factory: pytest.TempPathFactory) -> list[LongTable]:
 
 @pytest.fixture(scope="module")
 def built(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    folder = tmp_path_factory.mktemp("lake") / "history"
-    build(folder, 250)
-    return folder
+    return built_in_small_blocks(tmp_path_factory.mktemp("lake") / "history", 2 * BLOCK + BLOCK // 2)
 
 
 @pytest.fixture(scope="module")
 def built_to_the_edge(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    folder = tmp_path_factory.mktemp("lake") / "edge"
-    build(folder, 2 * BLOCK - 1)
+    return built_in_small_blocks(tmp_path_factory.mktemp("lake") / "edge", 2 * BLOCK - 1)
+
+
+def built_in_small_blocks(folder: Path, count: int) -> Path:
+    with pytest.MonkeyPatch.context() as patch:
+        small_blocks(patch)
+        build(folder, count)
     return folder
 
 
+def small_blocks(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(commits, "BLOCK", BLOCK)
+    patch.setattr(commits, "_AT_ONCE", BLOCK // 5)
+
+
 @pytest.fixture
-def table(built: Path, tmp_path: Path) -> LongTable:
+def table(built: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> LongTable:
     """A table with two blocks and a tail, of the test's own."""
+    small_blocks(monkeypatch)
     return copied(built, tmp_path / "history")
 
 
@@ -168,10 +178,11 @@ def test_a_list_of_all_releases_reads_no_more_than_the_packed_index_and_the_newe
 def test_only_the_newest_commits_are_read_for_the_newest_releases(table):
     for number in (0, 1):
         block(table, number).unlink()
-    for version in range(100):
+    DeltaTable(table.lake.table(NAME).address, version=BLOCK).create_checkpoint()  # as each 100th commit has
+    for version in range(BLOCK):
         log_file(table, version).unlink()
-    newest = [entry["version"] for entry in islice(newest_releases(table.lake.table(NAME)), 40)]
-    assert newest == list(range(250, 210, -1))
+    newest = [entry["version"] for entry in islice(newest_releases(table.lake.table(NAME)), 4)]
+    assert newest == list(range(25, 21, -1))
 
 
 # The log wins
@@ -180,7 +191,7 @@ def test_only_the_newest_commits_are_read_for_the_newest_releases(table):
 def test_blocks_tell_what_the_log_tells(table):
     assert block(table, 1).exists()
     assert as_the_log_tells(table)
-    assert len(releases(table.lake.table(NAME))) == 250
+    assert len(releases(table.lake.table(NAME))) == 25
 
 
 @pytest.mark.parametrize(
@@ -192,14 +203,14 @@ def test_a_block_that_is_not_the_logs_is_made_again(table, number, damage):
     file = block(table, number)
     whole = file.read_bytes()
     lines = [json.loads(line) for line in gzip.decompress(whole).splitlines()]
-    lines[50]["note"]["figures"]["guarantees"] = []
+    lines[BLOCK // 2]["note"]["figures"]["guarantees"] = []
     spoilt = {
         "emptied": b"",
         "cut off": whole[: len(whole) // 2],
         "no gzip": b"not packed",
         "other": block(table, 1 - number).read_bytes(),
         "lying": rewritten(lines),
-        "stale": rewritten(lines[:-20]),
+        "stale": rewritten(lines[:-2]),
     }
     if damage == "deleted":
         file.unlink()
@@ -228,14 +239,14 @@ def test_a_retraction_cannot_be_hidden_by_an_index_from_before_it(table):
 
 
 def test_a_proof_is_the_logs_own_where_a_commit_was_changed_after_it_was_indexed(table):
-    commit = log_file(table, 20)
+    commit = log_file(table, 5)
     commit.write_text(commit.read_text().replace('"rows":2', '"rows":3'))
     with pytest.raises(IntegrityError, match="must hold 3 rows of this release, got 2"):
-        read_release(table.lake.table(NAME), "release-000019")
+        read_release(table.lake.table(NAME), "release-000004")
 
 
 def test_a_changed_log_counts_where_a_block_of_it_is_lost(table):
-    commit = log_file(table, 20)
+    commit = log_file(table, 5)
     commit.write_text(commit.read_text().replace('"rows":2', '"rows":3'))
     block(table, 0).unlink()
     assert as_the_log_tells(table)
@@ -251,9 +262,9 @@ def test_the_index_of_another_table_of_that_name_is_passed_over(table, histories
 
 def test_a_table_from_before_there_was_an_index_is_read_whole_and_indexed_by_its_next_release(table):
     shutil.rmtree(block(table, 0).parent)
-    for version in range(251):
+    for version in range(26):
         log_file(table, version).write_text(without_mark(log_file(table, version)))
-    assert len(releases(table.lake.table(NAME))) == 250
+    assert len(releases(table.lake.table(NAME))) == 25
     assert not block(table, 0).exists()
     table.publish("next")
     assert block(table, 1).exists()
@@ -284,8 +295,9 @@ def test_cleaning_orphans_leaves_the_index_alone(table, tmp_path):
 
 
 @pytest.fixture
-def on_the_edge(built_to_the_edge: Path, tmp_path: Path) -> LongTable:
+def on_the_edge(built_to_the_edge: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> LongTable:
     """A table whose next publication makes the second block."""
+    small_blocks(monkeypatch)
     made = copied(built_to_the_edge, tmp_path / "edge")
     assert block(made, 0).exists()
     assert not block(made, 1).exists()
@@ -297,7 +309,7 @@ def test_a_crash_around_the_index_spoils_nothing_and_a_retry_publishes_once(on_t
     crashed(monkeypatch, point, on_the_edge.publish, "next")
     assert as_the_log_tells(on_the_edge)
     done = on_the_edge.publish("next")
-    assert (done.version, done.already) == (200, point == "after_commit")
+    assert (done.version, done.already) == (2 * BLOCK, point == "after_commit")
     on_the_edge.publish("one more")
     assert block(on_the_edge, 1).exists()
     assert as_the_log_tells(on_the_edge)
@@ -326,7 +338,10 @@ def in_its_file(put: Step, act: Act) -> Step:
 def test_publishers_that_make_one_block_at_once_make_the_same(on_the_edge, monkeypatch):
     arm("before_commit", lambda: on_the_edge.publish("one"), monkeypatch.setattr)
     on_the_edge.publish("other")
-    marks = [commit.note["index"] for commit in islice(newest_first(on_the_edge.lake.table(NAME), 201), 2)]
+    marks = [
+        commit.note["index"]
+        for commit in islice(newest_first(on_the_edge.lake.table(NAME), 2 * BLOCK + 1), 2)
+    ]
     assert marks[0] == marks[1]
     assert marks[0]["blocks"] == 2
     assert as_the_log_tells(on_the_edge)

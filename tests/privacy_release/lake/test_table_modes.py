@@ -38,10 +38,10 @@ from tests.children.processes import Child, kill_me
 NAME = "people"
 NOW = timedelta(0)
 SNAPSHOT = TableRules(mode=PublishMode.SNAPSHOT, grace=NOW)
-# What the check measures again.
+# What the check reads. Persons are not known to it, so it measures nothing again.
 CHECKABLE: dict[str, Any] = {
     "policy": {"require": [{"model": "k_anonymity", "k": 3}]},
-    "schema": {"age": {"role": "quasi_identifier", "kind": "categorical"}},
+    "schema": {"age": {"role": "quasi_identifier", "kind": "categorical"}, "person": "patient"},
     "figures": {},
     "loss": None,
 }

@@ -1,5 +1,6 @@
 """Reservations that are taken late: decided on again, so that no window ever holds more than its limit."""
 
+from collections.abc import Sequence
 from dataclasses import replace
 from datetime import datetime, timedelta
 from fractions import Fraction
@@ -77,16 +78,19 @@ def interleave(ledger: BudgetLedger, clock: Clock, dataset: str, seed: int) -> i
     return refused
 
 
-# Many interleavings find an order of steps of which no test has thought.
-@pytest.mark.parametrize("count", [6, pytest.param(60, marks=pytest.mark.slow)])
+# Many interleavings find an order of steps of which no test has thought. In two of them, a commit is refused.
+@pytest.mark.parametrize(
+    "seeds",
+    [pytest.param((5, 9), id="two"), pytest.param(range(60), marks=pytest.mark.slow, id="many")],
+)
 def test_no_interleaving_of_stale_reservations_overspends_a_limit(
-    tmp_path: Path, clock: Clock, count: int
+    tmp_path: Path, clock: Clock, seeds: Sequence[int]
 ) -> None:
     ledger = ledger_with(str(tmp_path / "ledger.db"), clock)
-    refused = sum(interleave(ledger, clock, f"data set {i}", seed=i) for i in range(count))
-    spent = {i: overspent(ledger.check(f"data set {i}")) for i in range(count)}
+    refused = sum(interleave(ledger, clock, f"data set {i}", seed=i) for i in seeds)
+    spent = {i: overspent(ledger.check(f"data set {i}")) for i in seeds}
     assert {i: float(most) for i, most in spent.items() if most > 0} == {}
-    assert refused >= max(1, count // 10)  # else the interleavings would show nothing
+    assert refused >= max(2, len(seeds) // 10)  # else the interleavings would show nothing
 
 
 def test_a_stale_reservation_is_not_committed_where_its_place_was_taken(

@@ -65,15 +65,15 @@ def only(ledger: BudgetLedger) -> Standing:
 
 def test_small_pure_releases_cost_less_than_their_sum(ledger: BudgetLedger) -> None:
     put(ledger, zcdp(1.0))
-    # rho .01497 of the limit over .0002 each: 74 of them, of which only 50 would have fitted by sum.
-    fits = math.floor(zcdp_rho(1.0, DELTA) / (0.02**2 / 2))
-    assert fits == 74
+    # rho .01497 of the limit over .0003125 each: 47 of them, of which only 40 would have fitted by sum.
+    fits = math.floor(zcdp_rho(1.0, DELTA) / (0.025**2 / 2))
+    assert fits == 47
     for week in range(fits):
-        ledger.reserve(DATASET, f"week {week}", loss(0.02))
+        ledger.reserve(DATASET, f"week {week}", loss(0.025))
     with pytest.raises(BudgetExceededError, match="as zcdp"):
-        ledger.reserve(DATASET, "one more", loss(0.02))
-    assert only(ledger).rho == fits * Fraction(1, 5000)
-    assert float(only(ledger).spent) == zcdp_epsilon(fits / 5000, DELTA)
+        ledger.reserve(DATASET, "one more", loss(0.025))
+    assert only(ledger).rho == fits * Fraction(1, 3200)
+    assert float(only(ledger).spent) == zcdp_epsilon(fits / 3200, DELTA)
     ledger.check(DATASET)
 
 

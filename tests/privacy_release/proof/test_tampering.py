@@ -354,6 +354,7 @@ class Tampering:
         says: `...` stands for hashes, names, places and times.
         asked: further arguments of the check.
         demanded: Policy that the checker demands.
+        of_all: Whether only a check of all releases finds it, and not that of w2 with the chain.
     """
 
     acts: tuple[Callable[[Table], Any], ...]
@@ -361,10 +362,18 @@ class Tampering:
     says: str
     asked: tuple[str, ...] = ()
     demanded: str = ""
+    of_all: bool = False
 
 
-def done(act: Callable[[Table], Any], fault: Fault, says: str, *asked: str, demanded: str = "") -> Tampering:
-    return Tampering((act,), fault, says, asked, demanded)
+def done(
+    act: Callable[[Table], Any],
+    fault: Fault,
+    says: str,
+    *asked: str,
+    demanded: str = "",
+    of_all: bool = False,
+) -> Tampering:
+    return Tampering((act,), fault, says, asked, demanded, of_all)
 
 
 OTHER_FILE = "the data file ... is not the one that was signed"
@@ -385,12 +394,16 @@ TAMPERINGS: dict[str, Tampering] = {
     ),
     "rows added to a release": done(add_rows, Fault.ROWS, "the 32 rows are not the 16 that were signed"),
     "rows of no release": done(
-        add_rows_of_no_one, Fault.FILES, "the table has 1 data files of no current release"
+        add_rows_of_no_one,
+        Fault.FILES,
+        "the table has 1 data files of no current release",
+        of_all=True,
     ),
     "rows replaced by those of an older version": done(
         lambda t: DeltaTable(t.lake.table(NAME)).restore(W3),
         Fault.ROWS,
         "the 12 rows are not the 24 that were signed",
+        of_all=True,
     ),
     "a data file removed": done(
         lambda t: t.data(W2).unlink(), Fault.FILES, "could not read a file in the lake at ..."
@@ -437,7 +450,10 @@ TAMPERINGS: dict[str, Tampering] = {
         remove_the_approval_everywhere, Fault.SIGNATURE, OTHER_SIGNATURE
     ),
     "a release signed without the approval that it had to have": done(
-        sign_without_the_approval, Fault.APPROVAL, "it had to be approved, and no one approved it"
+        sign_without_the_approval,
+        Fault.APPROVAL,
+        "it had to be approved, and no one approved it",
+        of_all=True,
     ),
     "what the statement says": done(
         statement_with(lambda said: said.update(time="2020-01-01")), Fault.SIGNATURE, OTHER_SIGNATURE
@@ -533,6 +549,7 @@ TAMPERINGS: dict[str, Tampering] = {
         Fault.APPROVAL,
         "you require an approval, and no one approved it",
         demanded="require: [{model: k_anonymity, k: 4}]\napproval: true",
+        of_all=True,
     ),
     "nothing, but you ask for more than its policy": done(
         nothing,
@@ -597,8 +614,9 @@ def test_the_lines_for_people_have_the_reasons_of_the_json(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     act(table)
-    code, faults, _ = check()
-    assert main(["check", str(table.folder), "--key", str(tmp_path / "keys.pem")]) == code
+    code, faults, _ = check("--release", "w2")
+    asked = ["--key", str(tmp_path / "keys.pem"), "--release", "w2"]
+    assert main(["check", str(table.folder), *asked]) == code
     lines = "".join(capsys.readouterr())
     assert all(text in lines for texts in faults.values() for text in texts)
     assert lines.startswith("yes") == (not faults)
@@ -615,6 +633,8 @@ def test_whatever_is_changed_is_found_with_its_reason(
     if expected.demanded:
         (tmp_path / "mine.yaml").write_text(expected.demanded)
         asked = (*asked, "--policy", str(tmp_path / "mine.yaml"))
+    if not expected.of_all and "--release" not in asked:
+        asked = (*asked, "--release", "w2")
     code, reasons, printed = check(*asked)
     assert code == 1
     words = ".+".join(map(re.escape, expected.says.split("...")))
@@ -633,7 +653,7 @@ def test_a_statement_that_follows_another_one_than_the_last_is_found(table: Tabl
     data = sealed(json.loads(base64.b64decode(envelope["payload"])), [OLD])
     with table.note(W1) as note:
         note["statement"]["sha256"] = table.store(data, "dsse.json")
-    assert Fault.CHAIN in check()[1]
+    assert Fault.CHAIN in check("--release", "w2")[1]
 
 
 @pytest.mark.parametrize("kind", ["minValues", "maxValues", "nullCount"])
@@ -658,6 +678,6 @@ def test_rows_that_another_tool_wrote_into_other_files_are_the_same_rows(
 ) -> None:
     rows = pq.read_table(table.data(W2)).sort_by([("illness", "descending"), ("age", "ascending")])
     put_in_another_file(table, rows, compression="none")
-    assert check()[0] == 0
-    main(["check", str(table.folder), "--key", str(tmp_path / "keys.pem")])
+    assert check("--release", "w2")[0] == 0
+    main(["check", str(table.folder), "--key", str(tmp_path / "keys.pem"), "--release", "w2"])
     assert "one data file that another tool wrote" in capsys.readouterr().out

@@ -132,27 +132,28 @@ def test_amounts_are_hmac_of_the_identifier_and_no_one_makes_them_without_the_ke
 
 
 def test_runs_and_files_share_amounts_in_a_series_alone(tmp_path: Path) -> None:
-    one = amounts(tmp_path, PEOPLE)
-    assert one == amounts(tmp_path, PEOPLE, release="2")
-    assert one == amounts(tmp_path, PEOPLE[::-1])[::-1]
-    assert one == amounts(tmp_path, PEOPLE, name="other", series="stays")
+    few = PEOPLE[:400]
+    one = amounts(tmp_path, few)
+    assert one == amounts(tmp_path, few, release="2")
+    assert one == amounts(tmp_path, few[::-1])[::-1]
+    assert one == amounts(tmp_path, few, name="other", series="stays")
     others = [
-        amounts(tmp_path, PEOPLE, connection="b"),
-        amounts(tmp_path, PEOPLE, name="other"),
-        amounts(tmp_path, PEOPLE, scope="release"),
-        amounts(tmp_path, PEOPLE, scope="release", release="2"),
-        amounts(tmp_path, PEOPLE, days=29),
+        amounts(tmp_path, few, connection="b"),
+        amounts(tmp_path, few, name="other"),
+        amounts(tmp_path, few, scope="release"),
+        amounts(tmp_path, few, scope="release", release="2"),
+        amounts(tmp_path, few, days=29),
     ]
     for other in others:
-        # equal by chance in one of 60: more than 90 of 2,000 once in a million keys
-        assert sum(a == b for a, b in zip(one, other, strict=True)) < 90
+        # equal by chance in one of 60: more than 30 of 400 once in a million keys
+        assert sum(a == b for a, b in zip(one, other, strict=True)) < 30
 
 
 def test_a_number_and_its_text_are_one_person(tmp_path: Path) -> None:
     assert amounts(tmp_path, ["1", "2", "3"]) == amounts(tmp_path, [1, 2, 3])  # type: ignore[list-item]  # on purpose
 
 
-@settings(max_examples=25, deadline=None)
+@settings(deadline=None)
 @given(
     st.lists(
         st.tuples(st.integers(0, 3), st.datetimes(dt.datetime(2019, 1, 1), dt.datetime(2021, 1, 1))),

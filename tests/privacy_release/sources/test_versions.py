@@ -239,6 +239,9 @@ def test_without_the_extra_iceberg_says_what_to_install(
 PROPERTIES = ("py-io-impl", "s3.retry-strategy-impl", "write.py-location-provider.impl")
 
 
+@pytest.mark.quick(  # each property and each way
+    "file-py-io-impl", "catalog-s3.retry-strategy-impl", "file-write.py-location-provider.impl"
+)
 @pytest.mark.parametrize("name", PROPERTIES)
 @pytest.mark.parametrize("way", ["file", "catalog"])
 def test_the_properties_of_an_iceberg_table_import_nothing(

@@ -241,9 +241,13 @@ def test_another_table_that_changed_since_it_was_read_is_refused(
         ("SELECT * REPLACE (200 + age AS age) FROM records", "age"),
         ("SELECT * REPLACE (NULL AS illness) FROM records", "illness"),
         ("SELECT * FROM read_parquet('/etc/passwd')", "requests a file"),
-        ("SELECT * FROM 'https://example.org/x.parquet'", "requests a file|could not be run|does not exist"),
-        ("SELECT * FROM glob('/etc/*')", "requests a file"),
-        ("SELECT * FROM read_text('/etc/hostname')", "requests a file"),
+        pytest.param(
+            "SELECT * FROM 'https://example.org/x.parquet'",
+            "requests a file|could not be run|does not exist",
+            marks=pytest.mark.slow,  # what reads a file is refused alike
+        ),
+        pytest.param("SELECT * FROM glob('/etc/*')", "requests a file", marks=pytest.mark.slow),
+        pytest.param("SELECT * FROM read_text('/etc/hostname')", "requests a file", marks=pytest.mark.slow),
         ("SELECT *, getenv('HOME') AS more FROM records", "does not exist"),
         ("SELECT * FROM work", "does not exist"),
         ("SELECT heart FROM records", "does not exist"),
@@ -260,6 +264,9 @@ def test_what_a_query_must_not_do(table: Table, work: WorkArea, text: str, said:
     assert not (work.folder / "transform.made.parquet").exists()
 
 
+@pytest.mark.quick(
+    "COPY records TO '/tmp/x.csv'", "SELECT * FROM records; SELECT 1", ""
+)  # another, two, none
 @pytest.mark.parametrize(
     "text",
     [

@@ -12,9 +12,11 @@ import pytest
 
 from privacy_engine.engines.parquet import batches
 from privacy_engine.errors import SchemaError
+from privacy_engine.tables.attribute import Attribute
 from privacy_engine.tables.schema import DataSchema
 from privacy_release.sources.addresses import find_source
 from privacy_release.sources.copying import Copied, copy_source
+from privacy_release.sources.text import scan
 from privacy_release.sources.text.kinds import found_in, patterns
 from privacy_release.sources.text.scan import TextScan
 
@@ -123,6 +125,18 @@ def test_the_two_engines_agree_on_every_form_and_text() -> None:
         by_re2 = pc.match_substring_regex(pa.array(texts), pattern.form).to_pylist()
         missed = [i for i, text in enumerate(texts) if list(pattern.spans(text)) and not by_re2[i]]
         assert not missed, pattern.form
+
+
+def test_short_values_have_the_findings_that_they_have_among_long_ones(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """RE2 selects what is searched among long values only."""
+    texts, found = pa.array([text for _, text in PLANTED] + CLEAN), []
+    for most in (0, 1_000_000):
+        monkeypatch.setattr(scan, "_SHORT", most)
+        found.append(list(scan._Column(Attribute(name="note"), clean=True)._found_in(texts)))
+    assert found[0] == found[1]
+    assert len(found[0]) >= len(PLANTED)
 
 
 @pytest.mark.parametrize("role", ["insensitive", "sensitive", "quasi_identifier"])
