@@ -76,7 +76,8 @@ def write(home: Path) -> Any:
         table.to_parquet(home / "people.parquet")
         policy = tables.POLICY | {"require": [*tables.POLICY["require"], *rules]}
         schema = tables.fields(visits={"unique": {"allow": "a test"}})
-        return load_spec(tables.write_release(home, policy, **{"schema": schema} | changed))
+        fields = {"schema": schema, "expectations": None} | changed
+        return load_spec(tables.write_release(home, policy, **fields))
 
     return written
 
@@ -262,7 +263,6 @@ def test_no_figure_of_a_randomized_release_without_a_loss_leaves_the_curators_re
         schema=tables.fields(**tables.PUBLIC),
         release={"method": "errph", "epsilon": 1.0},
         schedule=None,
-        expectations=None,
     )
     policy = home / "policies" / "people.yaml"
     policy.write_text(yaml.safe_dump({"require": [requested], "max_breach": 1}))
