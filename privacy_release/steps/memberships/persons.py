@@ -132,7 +132,9 @@ class KnownPersons:
         """
         table = persons.frame()
         hashes = [
-            table[name].to_numpy(dtype=object, na_value=None) if name in table else np.full(len(table), None)
+            table[name].to_numpy(dtype=object, na_value=None)  # type: ignore[call-overload]  # stubs lack None
+            if name in table
+            else np.full(len(table), None)
             for name in (PERSON, WRITTEN_PERSON, SALT)
         ]
         return cls(

@@ -232,7 +232,7 @@ def test_no_figure_of_a_private_release_leaves_the_curators_report(
         requested,
         schema=(schema := tables.fields("name", "age", "zip", "illness", **tables.PUBLIC)),
         source={"uri": "people.parquet", "columns": list(schema)},
-        release={"method": "latent_class", "epsilon": 1.0},
+        release={"method": "latent_class", "epsilon": 1.0, "classes": 2, "fits": 1},
         budget={"dataset": "people"},
     )
     rules = {"require": [requested], "max_epsilon": 1, "max_delta": 0}

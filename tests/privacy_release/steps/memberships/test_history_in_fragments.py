@@ -22,7 +22,7 @@ from tests.privacy_release.steps.conftest import Run
 
 MODEL = {"model": "republication", "k": 3, "m": 2}
 ENGINE = {"kind": "fragments", "rows": 1_000, "processes": 1}  # the least that a fragment may have
-PERSONS = 1_300
+PERSONS = 1_050
 Specified = Callable[..., ReleaseSpec]
 
 
