@@ -6,7 +6,7 @@ have been raised without threads, and memory use is bounded.
 """
 
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sized
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
 from contextvars import copy_context
@@ -35,6 +35,9 @@ def each_ahead(work: Callable[[T], R], items: Iterable[T], threads: int) -> Iter
         items: Items to work on, read one at a time in the thread that reads the results.
         threads: Number of threads; at most this many results, and one more, wait to be read.
     """
+    if isinstance(items, Sized) and len(items) < 2:  # starting a thread costs more than it saves
+        yield map(work, items)
+        return
     waiting: deque[Future[R]] = deque()
 
     def results() -> Iterator[R]:

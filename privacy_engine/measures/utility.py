@@ -4,7 +4,7 @@ All are computed over all source records. A suppressed record lost everything: i
 with the whole domain in each attribute.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 
@@ -12,10 +12,12 @@ import numpy as np
 import numpy.typing as npt
 
 from privacy_engine.measures.recoding import Recoding
+from privacy_engine.tables.encoding import EncodedTable
 from privacy_engine.tables.geometry import span_costs
 from privacy_engine.tables.hierarchy import Hierarchy
 
 FloatArray = npt.NDArray[np.float64]
+_AT_ONCE = 2**18  # records of all queries that are answered at a time
 
 
 class Charge(StrEnum):
@@ -162,30 +164,57 @@ def query_error(
     """
     if queries < 1 or attributes < 1:
         raise ValueError(f"queries and attributes must be >= 1, got {queries} and {attributes}")
-    codes, domains = recoding.encoded.codes, recoding.encoded.domains
+    encoded, cells = recoding.encoded, covers(recoding)
+    asked = [_region(encoded, rng, attributes) for _ in range(queries)]
+    step = max(1, _AT_ONCE // max([len(encoded), *(len(domain.values) for domain in encoded.domains)]))
+    errors = [_errors(recoding, cells, asked[i : i + step]) for i in range(0, queries, step)]
+    return float(np.median(np.concatenate(errors)))
+
+
+def _region(encoded: EncodedTable, rng: np.random.Generator, attributes: int) -> dict[int, tuple[int, int]]:
+    """Draw a query: the first and last code of each of its attributes, on a tree a level and a node of it."""
+    codes = encoded.codes
     n, q = codes.shape
-    cells = covers(recoding)
-    covered = [cell.total(np.ones(len(domain.values))) for cell, domain in zip(cells, domains, strict=True)]
-    errors = np.empty(queries)
-    for i in range(queries):  # a loop over some hundred queries; records and classes are vectors inside
-        centre, other = rng.integers(n, size=2)
-        inside, share = np.ones(n, dtype=np.bool_), np.ones(recoding.classes)
-        for j in rng.choice(q, size=min(attributes, q), replace=False):
-            domain = domains[j]
-            selected = np.zeros(len(domain.values), dtype=np.bool_)
-            if isinstance(domain, Hierarchy):
-                level = int(rng.integers(domain.height))
-                selected |= domain.at_level(level) == domain.nodes[codes[centre, j], level]
-            else:
-                low, high = sorted((codes[centre, j], codes[other, j]))
-                if high >= domain.known:  # a null is in no interval
-                    low = high = codes[centre, j]
-                selected[low : high + 1] = True
-            inside &= selected[codes[:, j]]
-            share *= cells[j].total(selected.astype(np.float64)) / covered[j]
-        truth = np.count_nonzero(inside)
-        errors[i] = abs(float(recoding.sizes @ share) - truth) / truth
-    return float(np.median(errors))
+    centre, other = rng.integers(n, size=2)
+    region = {}
+    for j in rng.choice(q, size=min(attributes, q), replace=False).tolist():
+        domain = encoded.domains[j]
+        if isinstance(domain, Hierarchy):
+            level = int(rng.integers(domain.height))
+            region[j] = level, int(domain.nodes[codes[centre, j], level])
+            continue
+        low, high = sorted((int(codes[centre, j]), int(codes[other, j])))
+        if high >= domain.known:  # a null is in no interval
+            low = high = int(codes[centre, j])
+        region[j] = low, high
+    return region
+
+
+def _errors(
+    recoding: Recoding, cells: Sequence["Cover"], regions: Sequence[Mapping[int, tuple[int, int]]]
+) -> FloatArray:
+    """(m,) relative errors of the queries on some regions."""
+    encoded = recoding.encoded
+    inside = np.ones((len(regions), len(encoded)), dtype=np.bool_)
+    share = np.ones((len(regions), recoding.classes))
+    for j, (cell, domain) in enumerate(zip(cells, encoded.domains, strict=True)):
+        those = [i for i, region in enumerate(regions) if j in region]
+        if not those:
+            continue
+        ends, which = np.unique([regions[i][j] for i in those], axis=0, return_inverse=True)
+        which = which.reshape(-1)  # numpy 2.0 gives it another axis
+        if isinstance(domain, Hierarchy):
+            selected = domain.nodes.T[ends[:, 0]] == ends[:, 1:]
+        else:
+            places = np.arange(len(domain.values))
+            selected = (ends[:, :1] <= places) & (places <= ends[:, 1:])
+        parts = cell.total(selected.astype(np.float64)) / cell.total(np.ones(len(domain.values)))
+        inside[those] &= selected[which][:, encoded.codes[:, j]]
+        share[those] *= parts[which]
+    truths, sizes = np.count_nonzero(inside, axis=1), recoding.sizes.astype(np.float64)
+    return np.array(
+        [abs(float(sizes @ own) - truth) / truth for own, truth in zip(share, truths, strict=True)]
+    )
 
 
 @dataclass(frozen=True)
@@ -206,16 +235,19 @@ class Cover:
     or_null: npt.NDArray[np.bool_] | None = None
 
     def total(self, mass: FloatArray) -> FloatArray:
-        """(c,) sum of ``mass`` (v,) over the values that each class's cell covers."""
+        """(..., c) sum of ``mass`` (..., v) over the values that each class's cell covers."""
+        if mass.ndim > 1 and (self.pairs is not None or self.hierarchy is not None):
+            return np.stack([self.total(row) for row in mass])
         if self.pairs is not None:
             classes, codes = self.pairs
             return _sums(classes, mass[codes], len(self.lo))
         if self.hierarchy is not None:
             nodes = self.hierarchy.nodes
             return _sums(nodes.ravel(), np.repeat(mass, nodes.shape[1]), int(nodes.max()) + 1)[self.lo]
-        sums = np.concatenate([[0.0], np.cumsum(mass)])
-        found = np.asarray(sums[self.hi + 1] - sums[self.lo], dtype=np.float64)
-        return found if self.or_null is None else found + np.where(self.or_null, mass[-1], 0.0)
+        sums = np.zeros((*mass.shape[:-1], mass.shape[-1] + 1))
+        np.cumsum(mass, axis=-1, out=sums[..., 1:])
+        found = np.asarray(sums[..., self.hi + 1] - sums[..., self.lo], dtype=np.float64)
+        return found if self.or_null is None else found + np.where(self.or_null, mass[..., -1:], 0.0)
 
 
 def _sums(groups: npt.NDArray[np.int64 | np.int32], mass: FloatArray, size: int) -> FloatArray:

@@ -3,7 +3,7 @@
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
-from functools import partial
+from functools import cache, partial
 from typing import Any
 
 import numpy as np
@@ -506,14 +506,20 @@ def unique_findings(
                 "themselves, or remove all_columns_k_anonymity, unique_records and no_unique_columns"
             )
         return {}, []
-    measured = uniqueness_of(schema, sizes)
+    counted = cache(sizes)
+
+    def once(columns: Sequence[str]) -> Mapping[int, int]:
+        """Those of a single sensitive column are needed twice."""
+        return counted(tuple(columns))
+
+    measured = uniqueness_of(schema, once)
     found = [_all_columns_finding(model, measured, by_person) for model in policy.all_columns]
     if policy.unique_records is not None and loss is None:
         found += [
             _limit_finding(f"unique_records in {_WHERE[name]}", policy.unique_records, share)
             for name, share in measured.shares.items()
         ]
-    nearly = nearly_unique_columns(schema, None if unique else list(of_values), sizes)
+    nearly = nearly_unique_columns(schema, None if unique else list(of_values), once)
     for name, share in nearly.items():
         if name in of_values:
             found.append(_meaningless(of_values[name], name, share))

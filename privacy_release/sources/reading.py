@@ -70,7 +70,7 @@ def check_source(
         with reading(name), source.filesystem.open(file, "rb") as stream:
             return source_footer(stream, name, max_expansion, partitions)
 
-    files = zip(source.files, source.names, strict=True)
+    files = [*zip(source.files, source.names, strict=True)]
     with each_ahead(lambda item: look(*item), files, _THREADS) as looked:
         footers = list(looked)
     types = common_types([found for found, _ in footers])

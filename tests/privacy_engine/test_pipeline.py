@@ -1,7 +1,7 @@
 """Steps that are done at the same time: the order, the errors and the progress of one after the other."""
 
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 import pyarrow as pa
 import pytest
@@ -32,6 +32,12 @@ def test_two_items_are_in_the_making_at_the_same_time_and_their_order_stays() ->
 
     with each_ahead(work, range(6), 2) as results:
         assert list(results) == [0, -1, -2, -3, -4, -5]
+
+
+@pytest.mark.parametrize(("items", "threads"), [([1], False), ([1, 2], True), (iter([1]), True)])
+def test_one_item_alone_needs_no_thread(items: Iterable[int], threads: bool) -> None:
+    with each_ahead(lambda _: threading.current_thread(), items, 2) as results:
+        assert all((thread is not threading.main_thread()) is threads for thread in results)
 
 
 def test_an_error_comes_in_its_place_and_few_items_are_begun_after_it() -> None:

@@ -11,7 +11,6 @@ Deviations: hierarchies are cut below the lowest common ancestor of the records 
 child to be a part, and has no answer if one is too small); `CutRule` selects the cut.
 """
 
-from contextlib import nullcontext
 from enum import StrEnum
 
 import numba as nb
@@ -132,7 +131,7 @@ def _labels(task: Task, persons: Ints | None, *, enough: int, by_loss: bool) -> 
 
     runs = _shared_out(task, enough, by_loss, order, opens, threads)
     done = len(order) - sum(last - first for first, last in runs)
-    with each_ahead(cut, runs, threads) if len(runs) > 1 else nullcontext(map(cut, runs)) as finished:
+    with each_ahead(cut, runs, threads) as finished:
         for records in finished:
             done += records
             advance(done / max(len(order), 1))

@@ -131,13 +131,17 @@ class KnownPersons:
             IntegrityError: If the file is missing or changed.
         """
         table = persons.frame()
-        found = table.reindex(columns=[PERSON, WRITTEN_PERSON, SALT]).astype(object)
-        found = found.where(found.notna(), None)
+        hashes = [
+            table[name].to_numpy(dtype=object, na_value=None)  # type: ignore[call-overload]  # stubs lack None
+            if name in table
+            else np.full(len(table), None)
+            for name in (PERSON, WRITTEN_PERSON, SALT)
+        ]
         return cls(
             key=persons.key,
             form=persons.form,
             owners=persons.owners,
-            hashes=np.stack([found[name].to_numpy(dtype=object) for name in found.columns]),
+            hashes=np.stack(hashes),
             secret=table[SECRET].iloc[0] if SECRET in table and len(table) else None,
         )
 

@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from privacy_engine.measures import utility
 from privacy_engine.measures.recoding import Recoding
 from privacy_engine.measures.utility import (
     Charge,
@@ -257,6 +258,17 @@ def test_query_error_grows_with_the_classes_and_repeats_with_the_seed() -> None:
         errors.append(query_error(Recoding(encoded, labels), np.random.default_rng(7)))
         assert errors[-1] == query_error(Recoding(encoded, labels), np.random.default_rng(7))
     assert errors[0] < errors[1] < errors[2]
+
+
+@pytest.mark.parametrize("attributes", [1, 2, 3])
+def test_queries_that_are_answered_together_have_the_errors_of_each(
+    recoding: Recoding, attributes: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    found = []
+    for records in (1, 20, 10_000):
+        monkeypatch.setattr(utility, "_AT_ONCE", records)
+        found.append(query_error(recoding, np.random.default_rng(4), queries=50, attributes=attributes))
+    assert found == [found[0]] * 3
 
 
 @pytest.mark.parametrize(("queries", "attributes"), [(0, 2), (5, 0)])

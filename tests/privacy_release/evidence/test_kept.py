@@ -53,11 +53,18 @@ def curator(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path / "curator"
 
 
+@pytest.fixture
+def without_pdf(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Setting a PDF takes longer than the rest of evidence."""
+    monkeypatch.setitem(sys.modules, PDF_PACKAGES[0], None)
+
+
 @pytest.fixture(scope="module")
 def made(lake: Lake, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A curator's folder with evidence that the key of the release signed."""
+    """A curator's folder with evidence that the key of the release signed, without a PDF."""
     folder = tmp_path_factory.mktemp("made")
     with pytest.MonkeyPatch.context() as patch:
+        patch.setitem(sys.modules, PDF_PACKAGES[0], None)
         patch.setenv("PRIVACY_CURATOR", str(folder))
         keep_evidence(lake.table("people"), "1", KEY)
     return folder
@@ -141,6 +148,7 @@ def test_a_link_in_the_place_of_evidence_is_not_followed(lake: Lake, file: Path)
         kept_evidence(lake.table("people"), entry(lake))
 
 
+@pytest.mark.usefixtures("without_pdf")
 @pytest.mark.quick("no one")  # another release
 @pytest.mark.parametrize("key", [None, OTHER], ids=["no one", "another key"])
 def test_without_the_key_of_the_release_nothing_is_kept_and_trying_again_helps(
@@ -162,6 +170,7 @@ def test_of_a_release_that_no_one_signed_there_is_no_evidence(lake: Lake) -> Non
     assert signers_of(lake.table("unsigned"), entry(lake, "unsigned")) == []
 
 
+@pytest.mark.usefixtures("without_pdf")
 def test_a_run_makes_evidence_and_without_a_key_reads_nothing(
     home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -24,6 +24,7 @@ from tests.made import made_release
 
 GOLDEN = sorted((Path(__file__).parent / "golden").glob("*.json"))
 SCHEMA = json.loads((ROOT / "docs" / "manifest.schema.json").read_text(encoding="utf-8"))
+OF_FIELDS = Draft202012Validator(SCHEMA | {"required": []})  # of each by itself
 # What publishes the mapping that its caller wrote; and the engine, which knows no stored release.
 STORED = {"privacy_release/lake/publish.py", "privacy_engine/randomizers/randomization.py"}
 SECRET = "Alice"
@@ -78,18 +79,16 @@ def test_the_golden_manifests_have_every_field() -> None:
     assert found == Manifest.known().keys()
 
 
-@pytest.mark.parametrize("file", GOLDEN, ids=lambda file: file.stem)
-def test_a_type_that_the_schema_refuses_is_refused_with_the_name_of_the_field(file: Path) -> None:
-    stored = json.loads(file.read_bytes())
-    for name in stored:
-        for wrong in (True, "text", 1, 0.5, [SECRET], {"a": [SECRET]}):
-            given = stored | {name: wrong}
-            if not Draft202012Validator(SCHEMA).is_valid(given):
-                with pytest.raises(IntegrityError, match=rf"`{name}[`.\[].* must be .*, got ") as refused:
-                    Manifest.from_dict(given)
-                assert SECRET not in str(refused.value)
-            else:
+@pytest.mark.parametrize("name", Manifest.known())
+def test_a_type_that_the_schema_refuses_is_refused_with_the_name_of_the_field(name: str) -> None:
+    for wrong in (True, "text", 1, 0.5, [SECRET], {"a": [SECRET]}):
+        given = {name: wrong}
+        if not OF_FIELDS.is_valid(given):
+            with pytest.raises(IntegrityError, match=rf"`{name}[`.\[].* must be .*, got ") as refused:
                 Manifest.from_dict(given)
+            assert SECRET not in str(refused.value)
+        else:
+            Manifest.from_dict(given)
 
 
 def test_fields_of_a_later_version_are_kept_in_their_order() -> None:

@@ -116,7 +116,7 @@ def test_expectations_about_dates_and_times_are_a_gate(home: Path, lake: Lake, w
 def test_both_ways_of_verifying_report_the_same(
     work: WorkArea, tmp_path: Path, engine: str, intervals: str
 ) -> None:
-    write_stays(tmp_path / "stays.parquet", 3_000)
+    write_stays(tmp_path / "stays.parquet", 1_500)
     table = privacy_release.ingest(
         str(tmp_path / "stays.parquet"), DataSchema.from_dict(FIELDS), work, engine=ENGINES[engine]
     )
@@ -124,8 +124,9 @@ def test_both_ways_of_verifying_report_the_same(
     staged = make_release(table, work, method="mondrian", parameters=parameters, seed=7)
     whole = replace(staged, engine=None)
     apart = replace(staged, engine=ENGINES["fragments"])
-    assert verify_staged(whole, POLICY) == verify_staged(apart, POLICY)
-    assert verify_staged(apart, POLICY).passed
+    found = verify_staged(apart, POLICY)
+    assert found == verify_staged(whole, POLICY)
+    assert found.passed
 
 
 def test_the_report_shows_dates_by_periods_and_no_day_of_anybody(work: WorkArea, tmp_path: Path) -> None:

@@ -2,6 +2,8 @@
 
 import hashlib
 import json
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +26,7 @@ from privacy_release.spec.files import load_policy
 from privacy_release.steps.producers.job import Description, Job, ProducedRelease
 from privacy_release.steps.producers.staging import stage
 from privacy_release.workarea.area import WorkArea
+from tests.beginnings import Beginnings
 from tests.reading import publish_synthetic
 from tests.servers.pages import Page, require_closed_page
 
@@ -40,6 +43,7 @@ FIELDS: dict[str, Any] = {
 }
 SCHEMA = DataSchema.from_dict(FIELDS)
 POLICY = load_policy({"require": [{"model": "k_anonymity", "k": 5}]})
+Dictionary = Callable[..., dict[str, Any]]
 
 
 def records(rows: int = 120) -> pd.DataFrame:
@@ -59,32 +63,47 @@ def records(rows: int = 120) -> pd.DataFrame:
     )
 
 
-def published(
-    tmp_path: Path,
-    work: WorkArea,
-    lake: Lake,
-    release: str = "1",
-    method: str = "mondrian",
-    **parameters: Any,
-) -> dict[str, Any]:
-    """The dictionary of a new release, as it stands in the lake."""
-    records().to_parquet(tmp_path / "people.parquet", index=False)
-    table = privacy_release.ingest(str(tmp_path / "people.parquet"), SCHEMA, work)
-    given = {"k": 5, **parameters}
-    staged = privacy_release.make_release(table, work, method=method, parameters=given, seed=1)
-    report = privacy_release.verify_staged(staged, POLICY)
-    privacy_release.publish_staged(staged, report, lake.table(NAME), release)
-    described = dictionary_of(lake.table(NAME), release)
-    assert described is not None
-    return described
+@pytest.fixture(scope="module")
+def beginnings(tmp_path_factory: pytest.TempPathFactory) -> Beginnings:
+    return Beginnings(tmp_path_factory.mktemp("beginnings"))
+
+
+@pytest.fixture
+def published(tmp_path: Path, work: WorkArea, lake: Lake, beginnings: Beginnings) -> Dictionary:
+    """Publishes a release; its dictionary, as it stands in the lake. The first one in a lake is copied."""
+
+    def made(into: Lake, release: str, method: str, parameters: dict[str, Any]) -> dict[str, Any]:
+        records().to_parquet(tmp_path / "people.parquet", index=False)
+        table = privacy_release.ingest(str(tmp_path / "people.parquet"), SCHEMA, work)
+        given = {"k": 5, **parameters}
+        staged = privacy_release.make_release(table, work, method=method, parameters=given, seed=1)
+        report = privacy_release.verify_staged(staged, POLICY)
+        privacy_release.publish_staged(staged, report, into.table(NAME), release)
+        described = dictionary_of(into.table(NAME), release)
+        assert described is not None
+        return described
+
+    def publish(
+        release: str = "1", method: str = "mondrian", into: Lake = lake, **parameters: Any
+    ) -> dict[str, Any]:
+        root = Path(into.root)
+        if root != Path(lake.root) or root.exists():
+            return made(into, release, method, parameters)
+        key = (release, method, *parameters.items())
+        found: dict[str, Any] = beginnings.after(
+            key, [root], partial(made, into, release, method, parameters)
+        )
+        return found
+
+    return publish
 
 
 def columns(reported: dict[str, Any]) -> dict[str, dict[str, Any]]:
     return {column["name"]: column for column in reported["columns"]}
 
 
-def test_it_tells_how_each_column_was_made(tmp_path: Path, work: WorkArea, lake: Lake) -> None:
-    reported = published(tmp_path, work, lake)
+def test_it_tells_how_each_column_was_made(published: Dictionary) -> None:
+    reported = published()
     found = columns(reported)
     assert {name: (c["form"], c["type"]) for name, c in found.items()} == {
         "age_from": ("lower_bound", "long"),
@@ -108,8 +127,8 @@ def test_it_tells_how_each_column_was_made(tmp_path: Path, work: WorkArea, lake:
     assert "release 1" in reported["cite"]
 
 
-def test_bounds_and_midpoints_name_their_attribute(tmp_path: Path, work: WorkArea, lake: Lake) -> None:
-    ends = columns(published(tmp_path, work, lake, intervals="bounds"))
+def test_bounds_and_midpoints_name_their_attribute(published: Dictionary, lake: Lake) -> None:
+    ends = columns(published(intervals="bounds"))
     low, high = (name for name, column in ends.items() if column["source"] == "age")
     assert [ends[name]["form"] for name in (low, high)] == ["lower_bound", "upper_bound"]
     assert {ends[name]["domain"]["bounds"][1] for name in (low, high)} == {120}
@@ -118,12 +137,12 @@ def test_bounds_and_midpoints_name_their_attribute(tmp_path: Path, work: WorkAre
     born = [name for name, column in ends.items() if column["source"] == "born"]
     months = [pd.to_datetime(rows[name]).dt.to_period("M") for name in born]
     assert ends[born[0]]["changed"] == pytest.approx((months[0] != months[1]).mean(), abs=0.0051)
-    middle = columns(published(tmp_path, work, Lake(root=f"{lake.root}-2"), intervals="midpoint"))["age"]
+    middle = columns(published(into=Lake(root=f"{lake.root}-2"), intervals="midpoint"))["age"]
     assert (middle["form"], "changed" in middle) == ("midpoint", False)
 
 
-def test_it_tells_a_suppressed_number_from_a_missing_one(tmp_path: Path, work: WorkArea, lake: Lake) -> None:
-    found = columns(published(tmp_path, work, lake, method="obpa", model="suppression"))
+def test_it_tells_a_suppressed_number_from_a_missing_one(published: Dictionary, lake: Lake) -> None:
+    found = columns(published(method="obpa", model="suppression"))
     rows = read_release(lake.table(NAME), "1").to_pandas()
     for name in ("age", "born"):
         low, high = rows[f"{name}_from"], rows[f"{name}_to"]
@@ -135,10 +154,8 @@ def test_it_tells_a_suppressed_number_from_a_missing_one(tmp_path: Path, work: W
     assert (found["age_from"]["type"], found["born_to"]["type"]) == ("long", "date")
 
 
-def test_shares_of_changed_cells_are_those_of_the_released_table(
-    tmp_path: Path, work: WorkArea, lake: Lake
-) -> None:
-    found = columns(published(tmp_path, work, lake, intervals="text"))
+def test_shares_of_changed_cells_are_those_of_the_released_table(published: Dictionary, lake: Lake) -> None:
+    found = columns(published(intervals="text"))
     rows = read_release(lake.table(NAME), "1").to_pandas()
     one = {
         "age": rows["age"].str.isdigit(),
@@ -153,8 +170,8 @@ def test_shares_of_changed_cells_are_those_of_the_released_table(
     assert found["note"].get("changed") is None
 
 
-def test_it_is_a_proof_that_the_commit_names(tmp_path: Path, work: WorkArea, lake: Lake) -> None:
-    reported = published(tmp_path, work, lake)
+def test_it_is_a_proof_that_the_commit_names(published: Dictionary, lake: Lake) -> None:
+    reported = published()
     (entry,) = publications(lake.table(NAME))
     assert set(entry.further) == {"dictionary.json", "dictionary.html"}
     for name, digest in entry.further.items():
@@ -167,10 +184,8 @@ def test_it_is_a_proof_that_the_commit_names(tmp_path: Path, work: WorkArea, lak
         dictionary_of(lake.table(NAME), "1")
 
 
-def test_a_retraction_takes_it_along_and_a_cleaning_leaves_it(
-    tmp_path: Path, work: WorkArea, lake: Lake
-) -> None:
-    published(tmp_path, work, lake)
+def test_a_retraction_takes_it_along_and_a_cleaning_leaves_it(published: Dictionary, lake: Lake) -> None:
+    published()
     assert clean_orphans(lake.table(NAME)) == 0
     retract(lake.table(NAME), "1", "wrong source")
     (entry,) = publications(lake.table(NAME))
@@ -181,8 +196,8 @@ def test_a_retraction_takes_it_along_and_a_cleaning_leaves_it(
         dictionary_of(lake.table(NAME), "1")
 
 
-def test_the_page_is_closed_escaped_and_holds_no_one(tmp_path: Path, work: WorkArea, lake: Lake) -> None:
-    html = dictionary_html(published(tmp_path, work, lake))
+def test_the_page_is_closed_escaped_and_holds_no_one(published: Dictionary) -> None:
+    html = dictionary_html(published())
     require_closed_page(html)
     assert "canary" not in html
     page = Page(html)
@@ -192,28 +207,26 @@ def test_the_page_is_closed_escaped_and_holds_no_one(tmp_path: Path, work: WorkA
     assert "level 1: N, S" in page.text
 
 
-def test_the_table_says_it_to_every_client_and_stays_up_to_date(
-    tmp_path: Path, work: WorkArea, lake: Lake
-) -> None:
-    published(tmp_path, work, lake)
+def test_the_table_says_it_to_every_client_and_stays_up_to_date(published: Dictionary, lake: Lake) -> None:
+    published()
     table = DeltaTable(lake.table(NAME).address)
     assert "k-anonymity (k=5)" in table.metadata().description
     comments = {field.name: field.metadata.get("comment", "") for field in table.schema().fields}
     assert "Quasi-identifier" in comments["age_from"]
     assert "which is closed" in comments["age_from"]
     before = table.version()
-    published(tmp_path, work, lake, "2")
+    published("2")
     assert DeltaTable(lake.table(NAME).address).version() == before + 1  # nothing to say again
-    published(tmp_path, work, lake, "3", k=6)
+    published("3", k=6)
     assert "k-anonymity (k=6)" in DeltaTable(lake.table(NAME).address).metadata().description
     assert [entry.release_id for entry in publications(lake.table(NAME))] == ["1", "2", "3"]
 
 
 def test_a_new_column_comes_with_its_comment_and_an_old_one_is_described_again(
-    tmp_path: Path, work: WorkArea, lake: Lake
+    published: Dictionary, lake: Lake
 ) -> None:
-    published(tmp_path, work, lake, intervals="text")
-    bounds = published(tmp_path, work, lake, "2", intervals="bounds")
+    published(intervals="text")
+    bounds = published("2", intervals="bounds")
     low = next(c["name"] for c in bounds["columns"] if c["form"] == "lower_bound")
     fields = {
         f.name: f.metadata.get("comment", "") for f in DeltaTable(lake.table(NAME).address).schema().fields
@@ -221,7 +234,7 @@ def test_a_new_column_comes_with_its_comment_and_an_old_one_is_described_again(
     assert "Lower bound" in fields[low]
     assert "Of age." in fields[low]
     DeltaTable(lake.table(NAME).address).alter.set_column_metadata(low, {"comment": "stale"})
-    published(tmp_path, work, lake, "3", intervals="bounds")
+    published("3", intervals="bounds")
     fields = {
         f.name: f.metadata.get("comment", "") for f in DeltaTable(lake.table(NAME).address).schema().fields
     }

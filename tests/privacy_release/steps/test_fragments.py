@@ -445,12 +445,13 @@ def test_the_guarantees_of_a_method_hold_on_the_joined_records(
 
 
 def test_a_release_in_fragments_loses_little_more_than_one_in_a_piece(
-    ingested: tuple[WorkArea, Table],
+    ingested: tuple[WorkArea, Table], released: Released
 ) -> None:
-    work, table = ingested
-    arguments: dict[str, Any] = {"method": "mondrian", "parameters": MONDRIAN, "seed": 3}
-    parts = make_release(table, work, label="parts", **arguments)
-    whole = make_release(table, work, label="whole", engine=read_engine("local"), **arguments)
+    (work, table), local = ingested, read_engine("local")
+    parts = released.join()
+    whole = make_release(
+        table, work, label="whole", engine=local, method="mondrian", parameters=MONDRIAN, seed=7
+    )
     assert whole.engine is None
     names = [*QUASI, "illness", "paid"]
     assert pq.read_schema(parts.uri).names == pq.read_schema(whole.uri).names == names

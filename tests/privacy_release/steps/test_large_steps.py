@@ -30,7 +30,9 @@ from privacy_release.workarea import parquet as parquet_files
 from privacy_release.workarea.area import WorkArea
 from privacy_release.workarea.engines import open_engine, read_engine
 from privacy_release.workarea.references import StagedRelease, Table, plain
+from tests import tables
 from tests.ledgers import new_ledger
+from tests.staged import Kept, kept
 from tests.tables import SPENDING
 
 K, L = {"model": "k_anonymity", "k": 5}, {"model": "distinct_l_diversity", "l": 2, "attribute": "illness"}
@@ -44,24 +46,40 @@ def spec(home: Path) -> ReleaseSpec:
     return load_spec(home / "releases" / "people.yaml")
 
 
+def ingested(spec: ReleaseSpec, work: WorkArea) -> Table:
+    source = spec.only_source
+    return privacy_release.ingest(
+        source.uri, spec.data_schema(), work, columns=source.columns, engine=FRAGMENTS
+    )
+
+
 @pytest.fixture
 def table(spec: ReleaseSpec, work: WorkArea) -> Table:
-    return privacy_release.ingest(
-        spec.source.uri, spec.data_schema(), work, columns=spec.source.columns, engine=FRAGMENTS
-    )
+    return ingested(spec, work)
+
+
+@pytest.fixture(scope="module")
+def once(tmp_path_factory: pytest.TempPathFactory) -> Kept:
+    folder = tmp_path_factory.mktemp("staged")
+
+    def stage(work: WorkArea) -> StagedRelease:
+        home = tables.write_home(folder / "include")
+        return privacy_release.make_release(
+            ingested(load_spec(home / "releases" / "people.yaml"), work),
+            work,
+            method="mondrian",
+            parameters={"k": 5, "l": 2},
+            seed=7,
+            engine=read_engine("local"),
+        )
+
+    return kept(folder, stage)
 
 
 @pytest.fixture
-def small(table: Table, work: WorkArea) -> StagedRelease:
+def small(once: Kept, work: WorkArea) -> StagedRelease:
     """A release of the table that was made, and is worked on, in memory."""
-    return privacy_release.make_release(
-        table,
-        work,
-        method="mondrian",
-        parameters={"k": 5, "l": 2},
-        seed=7,
-        engine=read_engine("local"),
-    )
+    return once.copy(work)
 
 
 @pytest.fixture

@@ -31,6 +31,7 @@ from privacy_release.workarea.parquet import parquet_bytes, write_private
 from privacy_release.workarea.people import write_people
 from privacy_release.workarea.references import StagedRelease
 from tests.privacy_release.steps.test_persons import CANARY, FIELDS, ingested, specified, visits
+from tests.staged import Kept, kept
 
 LINKED = {"column": "patient", "rows": "linked"}
 SCHEMA = DataSchema.from_dict({**FIELDS, "person": LINKED})
@@ -43,10 +44,21 @@ def source(tmp_path: Path) -> str:
     return str(tmp_path / "visits.parquet")
 
 
+@pytest.fixture(scope="module")
+def once(tmp_path_factory: pytest.TempPathFactory) -> Kept:
+    folder = tmp_path_factory.mktemp("staged")
+    visits().to_parquet(path := folder / "visits.parquet", index=False)
+
+    def stage(work: WorkArea) -> StagedRelease:
+        table = privacy_release.ingest(str(path), SCHEMA, work)
+        return make_release(table, work, method="mondrian", parameters={"k": 10, "l": 3}, seed=7)
+
+    return kept(folder, stage)
+
+
 @pytest.fixture
-def staged(source: str, work: WorkArea) -> StagedRelease:
-    table = privacy_release.ingest(source, SCHEMA, work)
-    return make_release(table, work, method="mondrian", parameters={"k": 10, "l": 3}, seed=7)
+def staged(once: Kept, work: WorkArea) -> StagedRelease:
+    return once.copy(work)
 
 
 def with_records(staged: StagedRelease, frame: pd.DataFrame) -> StagedRelease:

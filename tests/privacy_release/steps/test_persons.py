@@ -47,7 +47,7 @@ ENGINES = {
 }
 
 
-def visits(rows: int = 4_000, persons: int = 200) -> pd.DataFrame:
+def visits(rows: int = 2_500, persons: int = 200) -> pd.DataFrame:
     """Age and district of a patient do not change from visit to visit."""
     rng = np.random.default_rng(5)
     patient = rng.integers(0, persons, rows)
@@ -154,7 +154,7 @@ def test_persons_of_a_set_of_files_are_those_of_its_records(
         read_private(one.uri, one.sha256),
         read_private(one.people.uri, one.people.sha256),
     )
-    monkeypatch.setattr(fragment_join, "ROWS_OF_A_FILE", 1_500)
+    monkeypatch.setattr(fragment_join, "ROWS_OF_A_FILE", 1_000)
     several = staged_by(table, work)
     people = several.people
     assert [len(files_of(ref.uri, ref.sha256)) for ref in (several, people)] == [3, 3]
@@ -210,7 +210,7 @@ def test_without_its_persons_a_release_is_not_verified(source: str, work: WorkAr
 
 def test_an_identifier_that_repeats_stops_ingest_with_both_remedies(source: str, work: WorkArea) -> None:
     silent = DataSchema.from_dict(FIELDS)
-    with pytest.raises(SchemaError, match="3,800 records repeat") as error:
+    with pytest.raises(SchemaError, match="2,300 records repeat") as error:
         privacy_release.ingest(source, silent, work)
     assert "`person: patient`" in str(error.value)
     assert "`person: {none: <reason>}`" in str(error.value)

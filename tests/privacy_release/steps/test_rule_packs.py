@@ -45,7 +45,7 @@ def visits() -> pd.DataFrame:
     else:
         people = synthea.patients(120, np.random.default_rng(1))
         had = synthea.encounters(people, np.random.default_rng(2))
-    return synthea.with_patients(had, people).head(4_000)
+    return synthea.with_patients(had, people).head(4_000).iloc[::4]
 
 
 @pytest.fixture
@@ -185,7 +185,7 @@ def several(*changes: Change) -> Change:
         (
             added("NOTE", lambda n: [f"note {i}" for i in range(n)], meaning="other", free_text=SIGNED),
             SchemaError,
-            "NOTE: about 4,000 different values",
+            "NOTE: about 1,000 different values",
         ),
     ],
 )
@@ -462,8 +462,9 @@ def test_a_draft_under_safe_harbor_is_finished_by_roles_and_meanings(
 @pytest.mark.quick("hipaa_safe_harbor")  # a draft is many releases
 @pytest.mark.parametrize("pack", PACKS)
 def test_a_draft_of_each_pack_names_its_policy(
-    include: Path, capsys: pytest.CaptureFixture[str], pack: str
+    include: Path, visits: pd.DataFrame, capsys: pytest.CaptureFixture[str], pack: str
 ) -> None:
+    write(include, visits[["PATIENT", "BIRTHDATE", "GENDER", "ZIP", "DESCRIPTION"]])
     table = include.parent / "data/samples/visits.parquet"
     assert main(["schema", "infer", str(table), "--preset", pack]) == DONE
     drafted = yaml.safe_load(capsys.readouterr().out)

@@ -1,6 +1,7 @@
 """Releases of several tables: from their sources to the lake, all or nothing, and what must not pass."""
 
 import json
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -9,6 +10,7 @@ import duckdb
 import pandas as pd
 import pyarrow.parquet as pq
 import pytest
+import yaml
 from deltalake import DeltaTable
 
 from privacy_engine.errors import IntegrityError, PublishError, SchemaError, SpecError, VerificationError
@@ -20,6 +22,7 @@ from privacy_release.lake.store import Lake
 from privacy_release.query.answer import answer
 from privacy_release.running.run import run_release
 from privacy_release.spec.check import check_files
+from privacy_release.spec.files import load_policy
 from privacy_release.spec.model import load_spec
 from privacy_release.steps.ingest import TableSource, ingest_tables
 from privacy_release.steps.outliers import detect_outliers
@@ -32,9 +35,10 @@ from privacy_release.workarea.engines import read_engine
 from privacy_release.workarea.parquet import parquet_bytes, write_private
 from privacy_release.workarea.references import StagedRelease, Table
 from tests.children.fault_points import arm, crashed
-from tests.clinic_release import REST, TABLES, clinic_spec, files_in, written
+from tests.clinic_release import POLICY, REST, TABLES, clinic_spec, files_in, written
 from tests.several_tables import clinic, recounted
 
+RULES = load_policy(yaml.safe_load(POLICY))
 OWN = {"patients": ["age", "district"], "visits": ["month", "ward", "age"]}
 
 
@@ -50,15 +54,30 @@ def table(tmp_path: Path, work: WorkArea) -> Table:
     return ingested(tmp_path, work)
 
 
-def made(table: Table, work: WorkArea, seed: int = 7, label: str = "staged") -> StagedRelease:
-    parameters = {"k": 4, "l": 2}
-    return make_release(
-        table, work, method="bottom_up", parameters=parameters, seed=seed, label=label, title="clinic"
-    )
+@pytest.fixture(scope="module")
+def both(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[StagedRelease, StagedRelease]]:
+    """Two releases of one work area, which no test changes."""
+    folder, parameters = tmp_path_factory.mktemp("clinic"), {"k": 4, "l": 2}
+    with WorkArea(folder / "work", "clinic/run") as work:
+        table = ingested(folder, work)
+        first, second = (
+            make_release(
+                table,
+                work,
+                method="bottom_up",
+                parameters=parameters,
+                seed=seed,
+                label=f"{seed}",
+                title="clinic",
+            )
+            for seed in (7, 8)
+        )
+        yield first, second
 
 
-def policy_of(folder: Path) -> Any:
-    return load_spec(folder / "clinic.yaml").release_policy()
+@pytest.fixture(scope="module")
+def made(both: tuple[StagedRelease, StagedRelease]) -> StagedRelease:
+    return both[0]
 
 
 def test_the_tables_reach_the_lake_as_one_release(tmp_path: Path, lake: Lake, work: WorkArea) -> None:
@@ -93,8 +112,7 @@ def test_the_tables_reach_the_lake_as_one_release(tmp_path: Path, lake: Lake, wo
     assert all("of another table" in columns[name]["null"] for name in ("month_from", "ward", "insurer"))
 
 
-def test_the_classes_of_the_released_bytes_can_be_counted_in_sql(table: Table, work: WorkArea) -> None:
-    staged = made(table, work)
+def test_the_classes_of_the_released_bytes_can_be_counted_in_sql(made: StagedRelease) -> None:
     counted = duckdb.sql(
         f"""
         SELECT min(persons), count(*) FROM (
@@ -102,13 +120,13 @@ def test_the_classes_of_the_released_bytes_can_be_counted_in_sql(table: Table, w
                 SELECT patient, list_sort(list((
                     table_name, age_from, age_to, district, month_from, month_to, ward
                 ))) AS way
-                FROM read_parquet('{staged.uri}') GROUP BY patient
+                FROM read_parquet('{made.uri}') GROUP BY patient
             ) GROUP BY way
         )
         """
     ).fetchall()
     assert counted[0][0] >= 4
-    assert counted[0][1] == json.loads(Path(staged.manifest).read_bytes())["classes"]
+    assert counted[0][1] == json.loads(Path(made.manifest).read_bytes())["classes"]
 
 
 def test_a_person_has_one_number_in_all_tables_and_no_identifier_is_copied(
@@ -146,8 +164,8 @@ def test_the_person_may_have_another_name_in_a_table(tmp_path: Path, lake: Lake,
     assert len(persons["patients"] & persons["visits"]) > 20
 
 
-def test_the_report_names_the_tables(table: Table, work: WorkArea) -> None:
-    text = Path(made(table, work).report).read_text()
+def test_the_report_names_the_tables(made: StagedRelease) -> None:
+    text = Path(made.report).read_text()
     for words in ("Several tables are one release", "patients: age", "visits: month", "table visits"):
         assert words in text
     assert "visits: age" not in text  # it is carried, and not a separate cell
@@ -156,44 +174,40 @@ def test_the_report_names_the_tables(table: Table, work: WorkArea) -> None:
 # What must not pass
 
 
-def with_records(staged: StagedRelease, frame: pd.DataFrame) -> StagedRelease:
+def with_records(staged: StagedRelease, frame: pd.DataFrame, folder: Path) -> StagedRelease:
     """Other bytes in the place of the staged ones, with all hashes set right."""
-    sha256 = write_private(Path(staged.uri), parquet_bytes(frame))
+    sha256 = write_private(path := folder / "other.parquet", parquet_bytes(frame))
     people = replace(staged.people, of=sha256)
-    return replace(staged, sha256=sha256, people=people)
+    return replace(staged, uri=str(path), sha256=sha256, people=people)
 
 
-def test_a_cell_of_one_visit_changed_fails(tmp_path: Path, table: Table, work: WorkArea) -> None:
-    staged = made(table, work)
-    frame = pd.read_parquet(staged.uri)
+def test_a_cell_of_one_visit_changed_fails(tmp_path: Path, made: StagedRelease) -> None:
+    frame = pd.read_parquet(made.uri)
     frame.loc[frame.index[-1], "ward"] = "{a, b, c, d}"
-    report = verify_staged(with_records(staged, frame), policy_of(tmp_path))
+    report = verify_staged(with_records(made, frame, tmp_path), RULES)
     assert not report.passed
     assert report.findings[0]["measured"] == 1
 
 
-def test_a_value_in_a_row_of_another_table_fails(tmp_path: Path, table: Table, work: WorkArea) -> None:
-    staged = made(table, work)
-    frame = pd.read_parquet(staged.uri)
+def test_a_value_in_a_row_of_another_table_fails(tmp_path: Path, made: StagedRelease) -> None:
+    frame = pd.read_parquet(made.uri)
     frame.loc[0, "illness"] = "a"
     with pytest.raises(VerificationError, match=r"patients does not have the columns \['illness'\]"):
-        verify_staged(with_records(staged, frame), policy_of(tmp_path))
+        verify_staged(with_records(made, frame, tmp_path), RULES)
 
 
-def test_a_visit_of_another_pseudonym_fails(tmp_path: Path, table: Table, work: WorkArea) -> None:
-    staged = made(table, work)
-    frame = pd.read_parquet(staged.uri)
+def test_a_visit_of_another_pseudonym_fails(tmp_path: Path, made: StagedRelease) -> None:
+    frame = pd.read_parquet(made.uri)
     frame.loc[frame.index[-1], "patient"] = frame["patient"].iloc[0]
     with pytest.raises(VerificationError, match="one pseudonym for each person"):
-        verify_staged(with_records(staged, frame), policy_of(tmp_path))
+        verify_staged(with_records(made, frame, tmp_path), RULES)
 
 
 def test_bytes_that_changed_after_the_verification_are_not_published(
-    tmp_path: Path, table: Table, work: WorkArea, lake: Lake
+    tmp_path: Path, made: StagedRelease, lake: Lake
 ) -> None:
-    staged = made(table, work)
-    report = verify_staged(staged, policy_of(tmp_path))
-    frame = pd.read_parquet(staged.uri)
+    staged = with_records(made, frame := pd.read_parquet(made.uri), tmp_path)
+    report = verify_staged(staged, RULES)
     write_private(Path(staged.uri), parquet_bytes(frame.iloc[1:]))
     with pytest.raises(IntegrityError):
         publish_staged(staged, report, lake.table("clinic"), "r1")
@@ -311,12 +325,8 @@ def test_pseudonyms_must_be_allowed_by_the_policy(tmp_path: Path) -> None:
 # All or nothing
 
 
-def staged_twice(table: Table, work: WorkArea) -> tuple[StagedRelease, StagedRelease]:
-    return made(table, work, 7, "first"), made(table, work, 8, "second")
-
-
-def send(lake: Lake, folder: Path, staged: StagedRelease, run: str) -> Any:
-    report = verify_staged(staged, policy_of(folder))
+def send(lake: Lake, staged: StagedRelease, run: str) -> Any:
+    report = verify_staged(staged, RULES)
     return publish_staged(staged, report, lake.table("clinic"), "r", run_key=run)
 
 
@@ -353,31 +363,30 @@ def pseudonyms(staged: StagedRelease) -> dict[str, set[str]]:
 @pytest.mark.quick("between_proofs", "after_commit")  # `lake/test_publish` has each point for one table
 @pytest.mark.parametrize("point", ["between_proofs", "before_commit", "data_on_disk", "after_commit"])
 def test_a_crash_leaves_all_old_tables_or_all_new_ones_and_a_retry_publishes_once(
-    tmp_path: Path, table: Table, work: WorkArea, lake: Lake, point: str, monkeypatch: pytest.MonkeyPatch
+    both: tuple[StagedRelease, StagedRelease], lake: Lake, point: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    old, new = staged_twice(table, work)
-    send(lake, tmp_path, old, "run 1")
+    old, new = both
+    send(lake, old, "run 1")
     crashed(monkeypatch, point, publish_alone, lake, new, "run 2")
     assert shown(lake) == pseudonyms(new if point == "after_commit" else old)
-    done = send(lake, tmp_path, new, "run 2")
+    done = send(lake, new, "run 2")
     assert done.already == (point == "after_commit")
     assert shown(lake) == pseudonyms(new)
     assert [entry["state"] for entry in releases(lake.table("clinic"))] == ["superseded", "current"]
 
 
 def test_racing_publishers_leave_the_tables_of_the_last_one(
-    table: Table, work: WorkArea, lake: Lake, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    both: tuple[StagedRelease, StagedRelease], lake: Lake, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    both = staged_twice(table, work)
-    send(lake, tmp_path, both[0], "run 0")
+    send(lake, both[0], "run 0")
     arm("before_commit", lambda: publish_alone(lake, both[0], "run 1"), monkeypatch.setattr)
     publish_alone(lake, both[1], "run 2")
     assert shown(lake) == pseudonyms(both[1])
     assert [e["state"] for e in releases(lake.table("clinic"))] == ["superseded", "superseded", "current"]
 
 
-def test_a_retraction_takes_all_tables_back(table: Table, work: WorkArea, lake: Lake, tmp_path: Path) -> None:
-    send(lake, tmp_path, made(table, work), "run 1")
+def test_a_retraction_takes_all_tables_back(made: StagedRelease, lake: Lake, tmp_path: Path) -> None:
+    send(lake, made, "run 1")
     retract(lake.table("clinic"), "r", "wrong source")
     with pytest.raises(PublishError, match="retracted"):
         read_tables(lake.table("clinic"), "r")
@@ -391,11 +400,11 @@ def test_a_release_of_one_table_has_no_tables(home: Path, lake: Lake, work: Work
         read_tables(lake.table("people"), "r")
 
 
-def test_the_tables_are_queried_by_their_name(tmp_path: Path, lake: Lake, work: WorkArea) -> None:
-    run_release(clinic_spec(tmp_path), lake, "r1", work)
+def test_the_tables_are_queried_by_their_name(made: StagedRelease, lake: Lake) -> None:
+    send(lake, made, "run 1")
     statement = "SELECT table_name, count(*) AS n FROM clinic GROUP BY table_name ORDER BY table_name"
     reported = answer(lake, statement)
-    expected = [(name, own.num_rows) for name, own in sorted(read_tables(lake.table("clinic"), "r1").items())]
+    expected = [(name, own.num_rows) for name, own in sorted(read_tables(lake.table("clinic"), "r").items())]
     assert [tuple(row.values()) for row in reported.rows.to_pylist()] == expected
 
 

@@ -60,7 +60,7 @@ class Filtering:
     """
 
     distance: float = 0.03
-    drawn: int = 3_000
+    drawn: int = 2_000
     key: ClassVar[str] = "filtering"
     calls: ClassVar[list[int]] = []
     dies_after: ClassVar[int] = -1
@@ -125,7 +125,7 @@ def places(home: Path, filtering: list[int]) -> Callable[..., ReleaseSpec]:
 def test_the_gate_refuses_a_leak_that_only_shadows_see(
     places: Any, lake: Lake, work: WorkArea, filtering: list[int]
 ) -> None:
-    # By the release alone the excess is about -0.1, by shadows above 0.9: far from the bound of 0.6.
+    # By the release alone the excess is about -0.1, by shadows 0.96 +- 0.03: far from the bound of 0.6.
     run_release(places(MEMBERSHIP), lake, "r1", work)
     assert filtering == [360]
     with pytest.raises(VerificationError, match=r"shadows=4.* by shadow models the excess risk is"):
@@ -263,7 +263,7 @@ def test_a_method_with_other_parameters_has_other_shadows(
 ) -> None:
     table, staged = released
     shadows_kept(RULE, table, staged, work)
-    other = make_release(table, work, method="filtering", parameters={"drawn": 2_000}, label="other")
+    other = make_release(table, work, method="filtering", parameters={"drawn": 1_000}, label="other")
     filtering.clear()
     shadows_kept(RULE, table, other, work)
     assert filtering == [60] * 4
@@ -319,7 +319,7 @@ def listed(home: Path) -> Callable[..., Path]:
 
     def written(policy: Mapping[str, Any], **changed: Any) -> Path:
         source = {"uri": "people.parquet", "columns": list(columns)}
-        fields = {"schema": columns, "source": source, "schedule": None} | changed
+        fields = {"schema": columns, "source": source, "schedule": None, "expectations": None} | changed
         return tables.write_release(home, policy, **fields)
 
     return written

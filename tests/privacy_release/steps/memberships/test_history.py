@@ -698,7 +698,7 @@ def test_a_run_without_airflow_looks_at_the_earlier_releases(
     home: Path, lake: Lake, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     file, policy = home / "releases" / "people.yaml", home / "policies" / "people.yaml"
-    file.write_text(file.read_text() + "history: {identifier: name}\n")
+    tables.rewrite(file, history={"identifier": "name"}, expectations=None)
     rules = yaml.safe_load(policy.read_text())
     rules["require"].append({"model": "cross_release_k_anonymity", "k": 5})
     policy.write_text(yaml.safe_dump(rules))
@@ -724,7 +724,8 @@ def test_a_specification_names_a_register_of_each_release(
     rules = tables.policy(max_suppressed=0.1)
     rules["require"].append({"model": "republication", "k": 2, "attackers": ["population"]})
     register = {"uri": "registers/{release}.parquet", "columns": ["age"], "identifier": "name"}
-    file = tables.write_release(home, rules, history={"identifier": "name"}, public_register=register)
+    fields = {"history": {"identifier": "name"}, "expectations": None}
+    file = tables.write_release(home, rules, **fields, public_register=register)
     (home / "registers").mkdir()
     for number in (1, 2):
         people = pd.read_parquet(home / "people.parquet")[["name", "age"]]
@@ -737,9 +738,7 @@ def test_a_specification_names_a_register_of_each_release(
     assert task.register.operator.task_id == "register"
     assert (task.register.operator.person, task.register.operator.columns) == ("name", ("age", "name"))
     for change in ({"identifier": "age"}, {"identifier": None}):
-        wrong = tables.write_release(
-            home, rules, history={"identifier": "name"}, public_register=register | change
-        )
+        wrong = tables.write_release(home, rules, **fields, public_register=register | change)
         with pytest.raises(SpecError, match=r"public_register(\.identifier)? must be"):
             check_files(load_spec(wrong, judge=False), None)
 
@@ -749,7 +748,8 @@ def test_a_table_with_releases_of_before_is_refused_before_anything_is_read_unle
     home: Path, lake: Lake, tmp_path: Path, private: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     rules = tables.policy(max_suppressed=0.1)
-    file = tables.write_release(home, rules, history={"identifier": "name"}, schedule=None)
+    fields = {"history": {"identifier": "name"}, "schedule": None, "expectations": None}
+    file = tables.write_release(home, rules, **fields)
     with WorkArea(tmp_path / "work", "run 1") as work:
         run_release(load_spec(file), lake, "r1", work)
     (path,) = kept(private)
@@ -757,15 +757,15 @@ def test_a_table_with_releases_of_before_is_refused_before_anything_is_read_unle
     with WorkArea(tmp_path / "work", "run 2") as work:
         run_release(load_spec(file), lake, "r2", work)  # the policy does not ask
     rules["require"].append({"model": "republication", "k": 2})
-    refused = tables.write_release(home, rules, history={"identifier": "name"}, schedule=None)
+    refused = tables.write_release(home, rules, **fields)
     with (
         WorkArea(tmp_path / "work", "run 3") as work,
         pytest.raises(SpecError, match="1 earlier release of the table was made before differences"),
     ):
         run_release(load_spec(refused), lake, "r3", work)
     assert not [*(tmp_path / "work").glob("run_3*/*.parquet")]
-    reason = {"identifier": "name", "accept_unjudged": "20 people of a pilot"}
-    accepted = load_spec(tables.write_release(home, rules, history=reason, schedule=None))
+    reason = {"history": {"identifier": "name", "accept_unjudged": "20 people of a pilot"}}
+    accepted = load_spec(tables.write_release(home, rules, **fields | reason))
     with WorkArea(tmp_path / "work", "run 4") as work:
         done = run_release(accepted, lake, "r4", work)
     for uri in (done.published.manifest, done.published.report):

@@ -228,9 +228,9 @@ def test_the_membership_file_of_each_earlier_release_must_be_the_published_one(
         replaced_by_one_with_fewer_persons,
         truncated,
     )
-    for path, older, release in ((second, first, 2), (first, second, 1)):
+    for path, older, release, each in ((second, first, 2, spoils), (first, second, 1, spoils[:2])):
         published = path.read_bytes()
-        for spoil in spoils:
+        for spoil in each:
             spoil(path, older)
             problem = "is missing" if spoil is removed else "is not the file that was published"
             with pytest.raises(IntegrityError) as caught:
