@@ -407,10 +407,10 @@ def limit_of(engine: LocalEngine) -> str:
 
 def test_what_fits_neither_memory_nor_disk_is_an_error_that_says_so(tmp_path: Path, spill: Path) -> None:
     rng = np.random.default_rng(1)
-    columns = {name: rng.integers(0, 2**62, 500_000) for name in "abcdefgh"}
+    columns = {name: rng.integers(0, 2**62, 200_000) for name in "abcdefgh"}
     paths = written(pa.table(columns), tmp_path)
     with (
-        LocalEngine(memory=60_000_000, spill=spill) as engine,
+        LocalEngine(memory=30_000_000, spill=spill) as engine,
         files_of_at_most(200_000),
         pytest.raises(CapacityError, match="Give the engine more memory, or a spill folder with more"),
     ):

@@ -186,7 +186,7 @@ def test_no_record_is_read_where_views_are_planned(kind: str) -> None:
 def test_without_noise_the_marginals_come_out(kind: str) -> None:
     table, schema = TABLES[kind]
     coded = CodedTable.encode(table, schema)
-    network, _ = LatentClass(epsilon=1e6, rounds=8, classes=16, fits=1).learn(coded)
+    network, _ = LatentClass(epsilon=1e6, rounds=8, classes=12, fits=1).learn(coded)
     for pair in itertools.combinations(range(len(coded.names)), 2):
         found = network.marginal([coded.names[a] for a in pair])
         assert np.abs(found - contingency(coded, pair) / len(coded)).sum() / 2 < 0.05
