@@ -94,6 +94,9 @@ def test_nothing_is_spent_on_a_look_that_noise_would_decide(form: str, n: int) -
     assert not inputs.noise.spends
 
 
+@pytest.mark.quick(
+    "given0"
+)  # single attributes cost no less than themselves, whether or not they are looked at
 @pytest.mark.parametrize("given", [{"rounds": 2}, {"width": 1}])
 def test_there_is_no_look_at_views_that_were_requested_or_hold_no_pair(given: dict[str, int]) -> None:
     coded = table_of("independent")
