@@ -455,8 +455,8 @@ def verify_tallies(
             "people, or remove it from the policy"
         )
     tally = Tally(policy, schema, by_person=by_person)
+    none = ReleasedClasses.of_table(pd.DataFrame(columns=list(counted.columns)), schema)
     for judged in tally.judged:  # nothing fails yet; a model that cannot be measured at all raises here
-        none = ReleasedClasses.of_table(pd.DataFrame(columns=list(counted.columns)), schema)
         for empty in classes_asked(judged.model, none):
             judged.add(empty)
     for part in counted.tallies:

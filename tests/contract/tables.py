@@ -1,5 +1,6 @@
 """The tables and families that the contracts of release methods are tested on."""
 
+from functools import cache
 from typing import Any
 
 import numpy as np
@@ -71,6 +72,18 @@ def released(
 ) -> Release:
     """A release by the method of that name."""
     return quick(name, **parameters).release(table, schema, np.random.default_rng(seed))
+
+
+@cache
+def release_of_people(name: str, *, public: bool = True, **parameters: object) -> Release:
+    """The release of `people` by the method of that name, made once, for reading only.
+
+    Args:
+        name: Registry key of the method.
+        public: Whether the schema states every domain, as `PUBLIC_SCHEMA` does.
+        parameters: Parameters of the method, of types that can be hashed.
+    """
+    return released(name, parameters, people(), schema=PUBLIC_SCHEMA if public else SCHEMA)
 
 
 def family(cls: type) -> list[str]:

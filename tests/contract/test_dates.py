@@ -1,5 +1,7 @@
 """What every anonymizer must keep on a table of dates: guarantees, and cells that cover what they were."""
 
+from functools import cache
+
 import numpy as np
 import pandas as pd
 import pytest
@@ -15,14 +17,15 @@ SCHEMA = DataSchema.from_dict(FIELDS | {"illness": {}})
 methods = pytest.mark.parametrize("name", family(Anonymizer))
 
 
-def released(name: str, table: pd.DataFrame, **parameters: object) -> Release:
-    method = quick(name, **{"k": 5, "l": 2} | parameters)
-    return method.release(table, SCHEMA, np.random.default_rng(7))
+@cache
+def released(name: str, intervals: str) -> Release:
+    """The release of `stays`, made once, for reading only."""
+    return quick(name, k=5, l=2, intervals=intervals).release(stays(), SCHEMA, np.random.default_rng(7))
 
 
 @methods
 def test_every_guarantee_holds_and_every_text_covers_what_it_stands_for(name: str) -> None:
-    table, release = stays(), released(name, stays(), intervals="text")
+    table, release = stays(), released(name, "text")
     classes = EquivalenceClasses.of_table(release.table, release.schema)
     assert all(holds(model, classes) for model in release.guarantees)
     assert verify(release.table, release.schema, ReleasePolicy(require=release.guarantees)).passed
@@ -33,7 +36,7 @@ def test_every_guarantee_holds_and_every_text_covers_what_it_stands_for(name: st
 
 @methods
 def test_two_typed_columns_hold_every_moment_of_the_class(name: str) -> None:
-    table, release = stays(), released(name, stays(), intervals="bounds")
+    table, release = stays(), released(name, "bounds")
     classes = EquivalenceClasses.of_table(release.table, release.schema)
     assert all(holds(model, classes) for model in release.guarantees)
     for column in {"born", "seen"} & {c.removesuffix("_from") for c in release.table}:
@@ -45,7 +48,7 @@ def test_two_typed_columns_hold_every_moment_of_the_class(name: str) -> None:
 
 @methods
 def test_what_is_released_of_other_roles_is_as_exact_as_stated(name: str) -> None:
-    table, release = stays(), released(name, stays())
+    table, release = stays(), released(name, "bounds")
     paid = table["paid"].iloc[release.rows].dt.to_period("M").dt.start_time.dt.date
     assert release.table["paid"].tolist() == paid.tolist()
     assert {(day.month % 3, day.day) for day in release.table["died"]} == {(1, 1)}
@@ -58,8 +61,7 @@ def test_the_type_of_the_source_does_not_matter(name: str) -> None:
     table = stays()
     as_text = table.assign(born=table["born"].dt.strftime("%d.%m.%Y"), admitted=table["admitted"].dt.date)
     fields = FIELDS | {"illness": {}, "born": FIELDS["born"] | {"format": "%d.%m.%Y"}}
-    method = quick(name, k=5)
-    one = method.release(table, SCHEMA, np.random.default_rng(7))
+    one, method = released(name, "bounds"), quick(name, k=5, l=2)
     other = method.release(as_text, DataSchema.from_dict(fields), np.random.default_rng(7))
     pd.testing.assert_frame_equal(one.table, other.table)
 

@@ -70,7 +70,12 @@ def recounted(release: pd.DataFrame, persons: np.ndarray) -> list[tuple[int, int
     ]
 
 
-@pytest.mark.quick("varying")  # constant attributes are a special case
+# Each method with few rows a person or many, and with both; constant attributes are a special case.
+@pytest.mark.quick(
+    *(f"{method}-one to 800 rows-varying" for method in ANONYMIZERS),
+    *(f"{method}-twenty rows each-varying" for method in ANONYMIZERS[::2]),
+    *(f"{method}-one row each-varying" for method in ANONYMIZERS[1::2]),
+)
 @pytest.mark.parametrize("schema", [CONSTANT, SCHEMA], ids=["constant", "varying"])
 @pytest.mark.parametrize("name", TABLES)
 @pytest.mark.parametrize("method", ANONYMIZERS)

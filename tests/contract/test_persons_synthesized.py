@@ -1,6 +1,7 @@
 """What every synthesizer must keep on a table of many rows a person."""
 
 import json
+from functools import cache
 
 import numpy as np
 import pandas as pd
@@ -41,6 +42,12 @@ def method(name: str, bound: str, **parameters: object) -> Synthesizer:
     return quick(name, **BOUNDS[bound] | parameters)
 
 
+@cache
+def once(name: str, bound: str) -> Release:
+    """A release of a claim of 0.3, for reading only."""
+    return released(name, bound, epsilon=0.3)
+
+
 def released(name: str, bound: str, **parameters: object) -> Release:
     return method(name, bound, **parameters).release(VISITS, SCHEMA, np.random.default_rng(3))
 
@@ -48,9 +55,9 @@ def released(name: str, bound: str, **parameters: object) -> Release:
 @methods
 @bounds
 def test_the_loss_is_epsilon_for_all_rows_of_one_person(name: str, bound: str) -> None:
-    claimed = PrivacyLoss(epsilon=0.7, neighbours=Neighbours.REPLACE_PERSON)
-    assert method(name, bound, epsilon=0.7).privacy_loss(SCHEMA) == claimed
-    assert released(name, bound, epsilon=0.7).loss == claimed
+    claimed = PrivacyLoss(epsilon=0.3, neighbours=Neighbours.REPLACE_PERSON)
+    assert method(name, bound, epsilon=0.3).privacy_loss(SCHEMA) == claimed
+    assert once(name, bound).loss == claimed
 
 
 @pytest.mark.quick("0.3")  # `test_synthesizers` has sums of other parts
@@ -58,7 +65,8 @@ def test_the_loss_is_epsilon_for_all_rows_of_one_person(name: str, bound: str) -
 @bounds
 @pytest.mark.parametrize("epsilon", [0.05, 0.3, 1, 7.0])
 def test_the_books_balance(name: str, bound: str, epsilon: float) -> None:
-    model = method(name, bound, epsilon=epsilon).measure(VISITS, SCHEMA)
+    made = once(name, bound) if epsilon == 0.3 else released(name, bound, epsilon=epsilon)
+    model = made.model
     spent = total(model.spends, Neighbours.REPLACE_PERSON)
     assert epsilon * (1 - 1e-6) < spent.epsilon <= epsilon
     findings = check_bookkeeping(model.loss, model.spends, SCHEMA, model.loss)
@@ -71,7 +79,7 @@ def test_the_books_balance(name: str, bound: str, epsilon: float) -> None:
 @methods
 @bounds
 def test_every_table_has_the_noise_of_all_units_of_a_person(name: str, bound: str) -> None:
-    model = method(name, bound).measure(VISITS, SCHEMA)
+    model = once(name, bound).model
     each = {"max_rows": 4, "one row": 1, "weight": 840}[bound]
     tables = [s for s in model.spends if s.mechanism == "discrete_laplace" and s.target != "number of rows"]
     assert {s.sensitivity for s in tables} == {2 * each}
@@ -98,6 +106,8 @@ def test_a_sample_of_records_is_paid_for_each_of_a_person(bound: str, each: int)
     assert larger.epsilon_of_noise > spend.epsilon
 
 
+# Where a person counts once, no method has a number of rows.
+@pytest.mark.quick("max_rows", "one row-dpsm_bayes", "weight-latent_class")
 @methods
 @bounds
 def test_the_number_of_rows_is_reported_nowhere(name: str, bound: str) -> None:
@@ -119,7 +129,7 @@ def test_the_number_of_rows_is_reported_nowhere(name: str, bound: str) -> None:
 @methods
 @bounds
 def test_a_model_survives_json(name: str, bound: str) -> None:
-    model = method(name, bound).measure(VISITS, SCHEMA)
+    model = once(name, bound).model
     assert SynthesizerModel.from_json(model.to_json()) == model
 
 

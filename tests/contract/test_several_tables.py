@@ -1,6 +1,7 @@
 """Every anonymizer on tables that share persons: classes over all of them, counted by hand and by SQL."""
 
 from collections import Counter, defaultdict
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -27,9 +28,11 @@ POLICY = ReleasePolicy(require=(KAnonymity(k=4), DistinctLDiversity(l=2)))
 OWN = {"patients": ["age", "district"], "visits": ["month", "ward"]}
 
 
-def released(method: str, schema: DataSchema = SCHEMA, **parameters: Any) -> Release:
-    releaser = load_method(method, k=4, l=2, **QUICK.get(method, {}), **parameters)
-    return releaser.release(one(clinic()), schema, np.random.default_rng(3))
+@cache
+def released(method: str, *, carry: bool = False, intervals: Intervals = Intervals.BOUNDS) -> Release:
+    """The release of `clinic`, made once, for reading only."""
+    releaser = load_method(method, k=4, l=2, intervals=intervals, **QUICK.get(method, {}))
+    return releaser.release(one(clinic()), CARRYING if carry else SCHEMA, np.random.default_rng(3))
 
 
 @pytest.mark.filterwarnings("ignore:The number of unique classes")
@@ -52,7 +55,7 @@ def test_every_class_is_of_k_persons_over_all_tables(method: str) -> None:
 
 @pytest.mark.parametrize("method", ["mondrian", "bottom_up"])
 def test_the_classes_can_be_counted_in_sql(method: str, tmp_path: Path) -> None:
-    release = released(method, CARRYING)
+    release = released(method, carry=True)
     release.table.to_parquet(tmp_path / "released.parquet")
     counted = duckdb.sql(
         f"""
@@ -80,7 +83,7 @@ def test_the_classes_can_be_counted_in_sql(method: str, tmp_path: Path) -> None:
 @pytest.mark.filterwarnings("ignore:The number of unique classes")
 def test_each_released_row_is_one_of_its_person_and_covers_it(method: str) -> None:
     source = one(clinic())
-    release = released(method, intervals=Intervals.BOUNDS)
+    release = released(method)
     assert release.rows is not None
     assert release.persons is not None
     origin, table = source.iloc[release.rows].reset_index(drop=True), release.table
@@ -102,7 +105,7 @@ def test_each_released_row_is_one_of_its_person_and_covers_it(method: str) -> No
 
 @pytest.mark.parametrize("intervals", [Intervals.TEXT, Intervals.BOUNDS])
 def test_what_is_carried_is_what_the_person_has_there(intervals: Intervals) -> None:
-    table = released("bottom_up", CARRYING, intervals=intervals).table.astype(object)
+    table = released("bottom_up", carry=True, intervals=intervals).table.astype(object)
     columns = [n for n in table if n.startswith(("age", "district"))]
     patients = table[table["table_name"] == "patients"].set_index("patient")
     seen = 0

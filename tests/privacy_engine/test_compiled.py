@@ -4,6 +4,7 @@ import os
 import shutil
 import subprocess
 import sys
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -57,6 +58,28 @@ def kept(folder: Path) -> dict[Path, bytes]:
     return {path: path.read_bytes() for path in folder.rglob("*.nb[ic]")}
 
 
+def test_functions_that_nothing_can_be_kept_for_work_and_warn_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "file").touch()
+    monkeypatch.setattr(compiled, "_folders", lambda: (tmp_path / "file" / "kernels",))
+    for name in ("cache_folder", "_warn_that_nothing_is_kept"):  # as in a new process
+        monkeypatch.setattr(compiled, name, cache(getattr(compiled, name).__wrapped__))
+
+    @compiled.kernel()
+    def constant() -> int:
+        return 1
+
+    @compiled.kernel()
+    def doubled() -> int:
+        return 2 * constant()
+
+    with pytest.warns(RuntimeWarning, match="set NUMBA_CACHE_DIR") as warned:
+        assert doubled() == 2
+    assert len(warned) == 1
+
+
+@pytest.mark.slow  # the same in a process, whose folders are found
 def test_a_package_that_nothing_can_be_kept_for_works_and_warns_once(engine: Path, tmp_path: Path) -> None:
     """Two functions are compiled, and one warning is enough."""
     # Not by permissions, which stop no superuser: a file lies where each folder would be.

@@ -86,7 +86,7 @@ def test_propagation_agrees_with_the_sum_over_all_cells(model: ModuleType) -> No
 def test_the_model_of_exact_marginals_is_the_distribution_of_largest_entropy(
     model: ModuleType, joint: np.ndarray
 ) -> None:
-    made = fitted(model, joint, steps=3_000)
+    made = fitted(model, joint, steps=1_500)
     every = [c for k in (1, 2, 3) for c in itertools.combinations(range(len(SIZES)), k)]
     for clique in (model.ordered(SIZES, c) for c in every):  # also those that no clique of the tree holds
         assert made.marginal(clique) / 10_000 == pytest.approx(marginal(joint, clique), abs=2e-3)

@@ -184,7 +184,8 @@ def test_some_of_many_classes_are_enough_to_find_it(monkeypatch: pytest.MonkeyPa
 
 
 def test_a_release_that_no_rule_made_coarser_is_quiet_and_within_a_bound() -> None:
-    outcome = found_on(case(in_streets(10, alike=0.0), IN_STREETS, RULES, ONE), 11)
+    people = in_streets(10, alike=0.0)[: STREETS // 2 * (ONE + OTHER)]
+    outcome = found_on(case(people, IN_STREETS, RULES, ONE), 11)
     assert outcome.verdict is Verdict.QUIET
     assert outcome.within(0.15)
 

@@ -101,6 +101,7 @@ def test_every_set_of_rows_is_equally_likely(m: int) -> None:
     assert max(abs(count - 1000) for count in seen.values()) < 225
 
 
+@pytest.mark.quick("1300000")  # the complement of fewer is drawn for more, as above
 @pytest.mark.parametrize("m", [1_300_000, 1_700_000])
 def test_a_sample_of_millions_is_drawn_in_several_turns_and_spread_evenly(m: int) -> None:
     n = 3_000_000

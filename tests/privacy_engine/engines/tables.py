@@ -64,17 +64,13 @@ class Modulo:
 IN_MEMORY: list[str] = []  # of this process
 
 
-def remembered(fragment: int, records: pa.Table) -> Mapping[str, Any]:
-    """What the process that does the work has in its memory."""
-    return {"memory": [*IN_MEMORY]}
-
-
 def describe(fragment: int, records: pa.Table) -> Mapping[str, Any]:
     return {
         "fragment": fragment,
         "rows": len(records),
         "first": records.column("n")[0].as_py(),
         "pid": os.getpid(),
+        "memory": [*IN_MEMORY],
     }
 
 

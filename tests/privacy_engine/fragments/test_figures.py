@@ -27,14 +27,14 @@ METHODS: dict[str, Anonymizer] = {
 def fragmented(
     request: pytest.FixtureRequest, engine: Engine, tmp_path_factory: pytest.TempPathFactory
 ) -> Fragmented:
-    method, table = METHODS[request.param], people()
-    plan = planned(engine, tmp_path_factory.mktemp("table"), table, method, SCHEMA, 500)
+    method, table = METHODS[request.param], people(800)
+    plan = planned(engine, tmp_path_factory.mktemp("table"), table, method, SCHEMA, 250)
     return released(plan, table, method)
 
 
 def joined_recoding(fragmented: Fragmented) -> Recoding:
     """The classes of all fragments as a recoding of the table, which knows of no fragments."""
-    table = people()
+    table = people(800)
     labels, used = np.full(len(table), -2), 0
     for fragment, part in enumerate(fragmented.parts):
         recoding = part.release.recoding
@@ -86,11 +86,11 @@ def test_domains_that_are_not_public_stay_hidden(fragmented: Fragmented) -> None
 
 def test_counts_add_up(fragmented: Fragmented) -> None:
     figures = FragmentFigures.total(part.figures for part in fragmented.parts)
-    assert figures.records == len(people())
+    assert figures.records == 800
     assert figures.released == len(fragmented.joined)
     assert figures.released + figures.suppressed == figures.records
     shares = [part.release.notes["distorted"] * part.figures.records for part in fragmented.parts]
-    assert figures.notes["distorted"] == pytest.approx(sum(shares) / len(people()))
+    assert figures.notes["distorted"] == pytest.approx(sum(shares) / 800)
 
 
 def test_they_can_be_written_as_plain_values(fragmented: Fragmented) -> None:
@@ -105,8 +105,8 @@ def test_the_order_of_the_fragments_does_not_matter(fragmented: Fragmented) -> N
 
 
 def test_suppressed_cells_cost_the_whole_domain_in_every_fragment(engine: Engine, tmp_path: Path) -> None:
-    method, table = load_method("obpa", k=5, model="suppression", refine=False), people(1500)
-    together = released(planned(engine, tmp_path, table, method, SCHEMA, 500), table, method)
+    method, table = load_method("obpa", k=5, model="suppression", refine=False), people(600)
+    together = released(planned(engine, tmp_path, table, method, SCHEMA, 200), table, method)
     figures = FragmentFigures.total(part.figures for part in together.parts)
     shown = together.joined[["age_from", "salary_from", "grade", "city", "colour"]]
     suppressed = (shown == "*").to_numpy() | shown.isna().to_numpy()
@@ -115,8 +115,8 @@ def test_suppressed_cells_cost_the_whole_domain_in_every_fragment(engine: Engine
 
 
 def test_a_distorted_value_is_counted(engine: Engine, tmp_path: Path) -> None:
-    method, table = METHODS["ilp distorts"], people()
-    together = released(planned(engine, tmp_path, table, method, SCHEMA, 500), table, method)
+    method, table = METHODS["ilp distorts"], people(800)
+    together = released(planned(engine, tmp_path, table, method, SCHEMA, 250), table, method)
     figures = FragmentFigures.total(part.figures for part in together.parts)
     true = table.set_index("record")["disease"]
     changed = (together.joined.set_index("record")["disease"].sort_index() != true).sum()
@@ -155,6 +155,6 @@ def test_what_a_method_counts_is_counted_over_all_fragments(fragmented: Fragment
 
 
 def test_the_clusters_of_all_fragments_are_reported(engine: Engine, tmp_path: Path) -> None:
-    method, table = load_method("ilp_l_diversity", k=5, l=2), people()
-    parts = released(planned(engine, tmp_path, table, method, SCHEMA, 500), table, method).parts
+    method, table = load_method("ilp_l_diversity", k=5, l=2), people(800)
+    parts = released(planned(engine, tmp_path, table, method, SCHEMA, 250), table, method).parts
     assert FragmentFigures.total(part.figures for part in parts).notes["clusters"] >= len(parts)

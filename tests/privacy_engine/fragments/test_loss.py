@@ -50,7 +50,8 @@ def test_six_fragments_of_adult_lose_little_more_than_the_whole(
     table, schema = adult
     method = load_method(name, k=10, l=3)
     # how many clusters of sensitive values are found, and so what is lost, is a matter of the seed
-    whole = [method.release(table, schema, np.random.default_rng(seed)).recoding for seed in (3, 4, 5)]
+    seeds = (3,) if name == "mondrian" else (3, 4, 5)
+    whole = [method.release(table, schema, np.random.default_rng(seed)).recoding for seed in seeds]
     together = released(planned(engine, tmp_path, table, method, schema, 6_500), table, method)
     figures = FragmentFigures.total(part.figures for part in together.parts)
     assert 5 <= together.plan.fragments <= 8

@@ -71,6 +71,7 @@ def test_other_types_of_the_same_values_have_the_same_range() -> None:
     table = awkward(300, np.random.default_rng(5))
     found = Ranges.of_sample(to_frame(table), 9)
     assert found is not None
+    table = table.slice(0, 60)
     rows = [found.assign(to_frame(table.slice(i, 1))).item() for i in range(len(table))]
     assert rows == found.assign(to_frame(table)).tolist()
 

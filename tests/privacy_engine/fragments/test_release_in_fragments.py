@@ -41,8 +41,8 @@ methods = pytest.mark.parametrize("name", TOGETHER)
 def fragmented(
     request: pytest.FixtureRequest, engine: Engine, tmp_path_factory: pytest.TempPathFactory
 ) -> Fragmented:
-    method, table = load_method(request.param, **PARAMETERS), people()
-    plan = planned(engine, tmp_path_factory.mktemp("table"), table, method, SCHEMA, 500)
+    method, table = load_method(request.param, **PARAMETERS), people(800)
+    plan = planned(engine, tmp_path_factory.mktemp("table"), table, method, SCHEMA, 250)
     return released(plan, table, method)
 
 
@@ -60,7 +60,7 @@ def test_the_join_keeps_k_l_and_t_as_measured_on_its_records(fragmented: Fragmen
 
 
 def test_no_record_is_lost_doubled_or_changed(fragmented: Fragmented) -> None:
-    table, joined = people(), fragmented.joined
+    table, joined = people(800), fragmented.joined
     assert sorted(joined["record"]) == list(range(len(table)))
     assert (joined.set_index("record")["disease"].sort_index() == table["disease"]).all()
 
@@ -71,14 +71,14 @@ def test_identifiers_are_gone(fragmented: Fragmented) -> None:
 
 def test_all_fragments_have_the_columns_that_the_whole_table_would_have(fragmented: Fragmented) -> None:
     name = fragmented.parts[0].release.method
-    whole = load_method(name, **PARAMETERS).release(people(600), SCHEMA, np.random.default_rng(0))
+    whole = load_method(name, **PARAMETERS).release(people(300), SCHEMA, np.random.default_rng(0))
     for part in fragmented.parts:
         assert part.release.schema == whole.schema
         assert part.release.table.dtypes.to_dict() == whole.table.dtypes.to_dict()
 
 
 def test_a_plan_that_was_written_and_read_gives_equal_records(fragmented: Fragmented) -> None:
-    table = people()
+    table = people(800)
     again = FragmentPlan.from_dict(json.loads(json.dumps(fragmented.plan.to_dict())))
     assert (again.tree.assign(table) == fragmented.fragment_of).all()
     method = load_method(fragmented.parts[0].release.method, **PARAMETERS)
@@ -144,16 +144,16 @@ def test_a_fragment_whose_mix_is_too_far_from_the_table_is_released_with_its_nei
     engine: Engine, tmp_path: Path
 ) -> None:
     """All who are over 60 have one disease: no part of them alone is within t of the table."""
-    table = people(3000)
+    table = people(1200)
     table.loc[table["age"] >= 60, "disease"] = "gout"
     method = load_method("bottom_up", k=5, require=({**T, "t": 0.2},))
-    plan = planned(engine, tmp_path, table, method, SCHEMA, 500)
+    plan = planned(engine, tmp_path, table, method, SCHEMA, 200)
     shares = table["disease"].value_counts(normalize=True)
     fragment_of = plan.tree.assign(table)
     for _, own in table.groupby(fragment_of)["disease"]:
         far = own.value_counts(normalize=True).reindex(shares.index, fill_value=0) - shares
         assert far.abs().sum() / 2 <= 0.2 + 1e-9
-    assert any(size > 500 for size in plan.sizes)
+    assert any(size > 200 for size in plan.sizes)
     together = released(plan, table, method)
     assert sorted(together.joined["record"]) == list(range(len(table)))
     release = together.parts[0].release
@@ -315,10 +315,10 @@ def test_what_is_compared_with_the_table_must_not_change_in_other_fragments(
 
 
 AWKWARD = {
-    "constants": people(1500).assign(age=40, salary=1.0, grade="low", city="Bern", colour="red"),
-    "duplicates": pd.concat([people(30)] * 40, ignore_index=True).assign(record=range(1200)),
-    "one value in nearly all records": people(1500).assign(
-        age=[40] * 1490 + [50] * 10, salary=1.0, grade="low", city="Bern", colour="red"
+    "constants": people(600).assign(age=40, salary=1.0, grade="low", city="Bern", colour="red"),
+    "duplicates": pd.concat([people(30)] * 20, ignore_index=True).assign(record=range(600)),
+    "one value in nearly all records": people(600).assign(
+        age=[40] * 590 + [50] * 10, salary=1.0, grade="low", city="Bern", colour="red"
     ),
 }
 
@@ -327,7 +327,7 @@ AWKWARD = {
 @pytest.mark.parametrize("case", AWKWARD)
 def test_an_awkward_table_is_released_whole(name: str, case: str, engine: Engine, tmp_path: Path) -> None:
     table, method = AWKWARD[case], load_method(name, k=5, l=2)
-    together = released(planned(engine, tmp_path, table, method, SCHEMA, 300), table, method)
+    together = released(planned(engine, tmp_path, table, method, SCHEMA, 150), table, method)
     assert sorted(together.joined["record"]) == sorted(table["record"])
     release = together.parts[0].release
     assert verify(together.joined, release.schema, ReleasePolicy(require=release.guarantees)).passed
@@ -336,8 +336,8 @@ def test_an_awkward_table_is_released_whole(name: str, case: str, engine: Engine
 @methods
 def test_one_quasi_identifier_is_enough(name: str, engine: Engine, tmp_path: Path) -> None:
     schema, method = SCHEMA.select(["salary", "disease"]), load_method(name, k=5, l=2)
-    table = people()[list(schema.names)]
-    together = released(planned(engine, tmp_path, table, method, schema, 500), table, method)
+    table = people(800)[list(schema.names)]
+    together = released(planned(engine, tmp_path, table, method, schema, 250), table, method)
     assert together.plan.fragments > 3
     classes = EquivalenceClasses.of_table(together.joined, together.parts[0].release.schema)
     assert classes.sizes.min() >= 5

@@ -98,7 +98,7 @@ def test_likelihoods_are_equations_four_and_five_by_hand() -> None:
     ids=["trr", "trr scaled", "errph", "errph with class", "laplace with class"],
 )
 def test_it_learns_from_a_release_alone_what_plain_naive_bayes_learns_from_the_source(method, schema) -> None:
-    source, test = people(40_000), people(5_000, seed=2)
+    source, test = people(20_000), people(5_000, seed=2)
     release = seeded(method, source, schema)
     manifest = json.loads(json.dumps(release.manifest()))
     private = PrivateNaiveBayes(manifest).fit(release.table.drop(columns="kind"), release.table["kind"])

@@ -225,7 +225,9 @@ def test_averaging_over_fifty_releases_works_without_memoised_answers_only(
 ) -> None:
     # A column released as it is lets the attacker link. Fresh answers: a wrong majority of 50 at p_0 = 0.5
     # and k = 4 has a chance below 1e-5 a person, over 1 % of 500 people wrong below 1e-9. Memoised ones: the
-    # truth is answered with 0.625; 7 standard deviations around it are 0.47 .. 0.78.
+    # truth is answered with 0.625; 7 standard deviations around it are 0.47 .. 0.78. They are the same
+    # in any number of releases: of ten fresh answers, too, the commonest is nearly always true.
+    releases = 50 if succeeds else 10
     n, rng = 500, np.random.default_rng(5)
     table = pd.DataFrame(
         {
@@ -243,7 +245,7 @@ def test_averaging_over_fifty_releases_works_without_memoised_answers_only(
     )
     made = ERRPH(p_0=0.5, randomness=randomness)
     method = made.with_secret(Secret(KEY)) if randomness == "memoised" else made
-    guessed = averaged([method.release(table, schema, rng).table for _ in range(50)])
+    guessed = averaged([method.release(table, schema, rng).table for _ in range(releases)])
     right = float((guessed.loc[np.arange(n)].to_numpy() == table["disease"].to_numpy()).mean())
     assert right > 0.99 if succeeds else 0.47 < right < 0.78
 

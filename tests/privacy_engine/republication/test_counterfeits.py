@@ -4,6 +4,7 @@ import itertools
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from itertools import combinations
 from typing import Any
 
@@ -49,20 +50,20 @@ class Week:
     release: Release
     persons: np.ndarray
 
-    @property
+    @cached_property
     def membership(self) -> Membership:
         return Membership.of_table(self.persons, self.release.table, self.release.schema)
 
-    @property
+    @cached_property
     def cells(self) -> list[Cells]:
         return list(self.release.table[CELLS].astype(str).itertuples(index=False, name=None))
 
-    @property
+    @cached_property
     def classes(self) -> dict[object, Cells]:
         """Of each person the class."""
         return {p: cell for p, cell in zip(self.persons, self.cells, strict=True) if p is not None}
 
-    @property
+    @cached_property
     def sets(self) -> dict[Cells, set[str]]:
         """Of each class the values, those of counterfeits among them."""
         found: dict[Cells, set[str]] = {}

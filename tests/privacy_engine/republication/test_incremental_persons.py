@@ -142,17 +142,17 @@ def test_counted_by_records_a_subtraction_would_leave_fewer(monkeypatch: pytest.
     monkeypatch.setattr(
         incremental._Persons, "_counted", lambda of, rows: np.bincount(of.label[rows], minlength=of.classes)
     )
-    found = []
-    for seed in range(6):
+
+    def found(seed: int) -> int:
         course = Course()
         try:
             for week, rows in enumerate(weeks(seed)):
                 course.release(rows, seed=week, hold_back=2, limit=0.9)
         except InfeasibleError:  # what was counted by records misses k by persons
-            found.append(0)
-            continue
-        found.append(fewest(course))
-    assert min(found) < Course.k
+            return 0
+        return fewest(course)
+
+    assert any(found(seed) < Course.k for seed in range(6))
 
 
 def test_three_visits_of_one_new_patient_are_no_three_persons() -> None:

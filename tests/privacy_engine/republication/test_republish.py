@@ -4,7 +4,7 @@ import itertools
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, cached_property
 from itertools import combinations
 from typing import Any
 
@@ -53,13 +53,13 @@ class Week:
     release: Release
     persons: np.ndarray
 
-    @property
+    @cached_property
     def cells(self) -> dict[str, tuple[object, ...]]:
         table = with_intervals(self.release.table).reindex(columns=QUASI).astype(object)
         columns = [table[name].where(table[name].notna(), None) for name in table]
         return dict(zip(self.persons.tolist(), zip(*columns, strict=True), strict=True))
 
-    @property
+    @cached_property
     def membership(self) -> Membership:
         return Membership.of_table(self.persons, self.release.table, self.release.schema)
 
@@ -107,6 +107,7 @@ def published(
     return Week(release, who[release.rows])
 
 
+@cache
 def leaves(cell: object, name: str) -> set[object]:
     """All values that a cell covers, by its text."""
     text = str(cell)
@@ -234,8 +235,8 @@ def test_any_anonymizer_makes_the_next_release(key: str, reading: str) -> None:
 
 @pytest.mark.parametrize("reading", READINGS)
 def test_the_same_seed_gives_the_same_release(reading: str) -> None:
-    again = history.__wrapped__(reading, 0, weeks=3)
-    assert again[-1].cells == history(reading, 0)[2].cells
+    again = history.__wrapped__(reading, 0, weeks=2)
+    assert again[-1].cells == history(reading, 0)[1].cells
 
 
 @pytest.mark.parametrize("reading", READINGS)

@@ -202,6 +202,7 @@ def weeks(seed: int, skew: float, size: int = 60) -> list[list[int]]:
     return found
 
 
+@pytest.mark.quick("0-0.2-known-0.0", "0-0.2-unknown-0.01", "1-0.6-known-0.01", "1-0.6-unknown-0.0")
 @pytest.mark.parametrize("counterfeits", [0.0, 0.01])
 @pytest.mark.parametrize("reading", ["known", "unknown"])
 # Other histories meet other orders; of a skewed attribute first classes have counterfeits, too.

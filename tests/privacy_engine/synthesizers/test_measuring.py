@@ -17,6 +17,7 @@ from privacy_engine.errors import CapacityError, InfeasibleError, IntegrityError
 from privacy_engine.synthesizers.measuring import coded_files, most_combinations
 from privacy_engine.tables.domains import CodedTable, Storage, public_domain
 from privacy_engine.tables.marginals import WeightedRecords, contingency
+from tests.contract.tables import quick
 
 CITIES = Hierarchy(
     (("Bern", "south", "*"), ("Basel", "north", "*"), ("Chur", "south", "*"), ("Zug", "north", "*"))
@@ -89,16 +90,21 @@ def counts(coded: CodedTable) -> dict[tuple[int, ...], int]:
     return dict(zip(zip(*records.codes.tolist(), strict=True), records.weights.tolist(), strict=True))
 
 
-@pytest.fixture
-def engine(tmp_path: Path) -> Iterator[LocalEngine]:
-    (tmp_path / "spill").mkdir()
-    with LocalEngine(memory=10**9, spill=tmp_path / "spill") as opened:
+@pytest.fixture(scope="module")
+def spill(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("spill")
+
+
+@pytest.fixture(scope="module")
+def engine(spill: Path) -> Iterator[LocalEngine]:
+    with LocalEngine(memory=10**9, spill=spill) as opened:
         yield opened
 
 
 # --- what is counted
 
 
+@pytest.mark.quick("1-1000-{'city': 2}", "1-7-{}", "4-50-{'city': 1}")
 @pytest.mark.parametrize("levels", [{}, {"city": 1}, {"city": 2}], ids=str)
 @pytest.mark.parametrize(("files", "group"), [(1, 1000), (1, 7), (4, 50)])
 def test_the_counts_are_those_of_the_table_in_memory(
@@ -117,6 +123,7 @@ def test_the_counts_are_those_of_the_table_in_memory(
     assert parts.codes.flags.c_contiguous
 
 
+@pytest.mark.quick("0", "1")  # other attributes together
 @pytest.mark.parametrize("seed", range(5))
 def test_every_marginal_is_the_one_of_the_table_in_memory(
     engine: LocalEngine, tmp_path: Path, seed: int
@@ -165,9 +172,9 @@ def test_a_domain_of_more_than_256_values_takes_wider_codes(engine: LocalEngine,
     assert counts(coded) == {(0, 0): 1, (299, 0): 2}
 
 
-def test_the_spill_folder_is_left_empty(engine: LocalEngine, tmp_path: Path) -> None:
+def test_the_spill_folder_is_left_empty(engine: LocalEngine, spill: Path, tmp_path: Path) -> None:
     coded_files(engine, written(tmp_path, to_arrow(people())), SCHEMA)
-    (own,) = (tmp_path / "spill").iterdir()
+    (own,) = spill.iterdir()
     assert [path for path in own.rglob("*") if path.is_file()] == []
 
 
@@ -311,7 +318,7 @@ def test_small_domains_need_little_memory_for_any_number_of_records() -> None:
 
 @pytest.mark.parametrize("name", ["privbayes", "privbayes_r", "dpsm_bayes", "latent_class"])
 def test_every_synthesizer_measures_files(engine: LocalEngine, tmp_path: Path, name: str) -> None:
-    method = load_method(name, epsilon=1.0)
+    method = quick(name, epsilon=1.0)
     paths = written(tmp_path, to_arrow(people()))
     model = method.measure_files(engine, paths, SCHEMA)
     released = SCHEMA.without_identifiers()

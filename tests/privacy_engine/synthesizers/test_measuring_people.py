@@ -28,10 +28,9 @@ BOUNDS = [{"max_rows": 1}, {"max_rows": 5}, {"weight": "person"}]
 bounds = pytest.mark.parametrize("bound", BOUNDS, ids=str)
 
 
-@pytest.fixture
-def engine(tmp_path: Path) -> Iterator[LocalEngine]:
-    (tmp_path / "spill").mkdir()
-    with LocalEngine(memory=10**9, spill=tmp_path / "spill") as opened:
+@pytest.fixture(scope="module")
+def engine(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalEngine]:
+    with LocalEngine(memory=10**9, spill=tmp_path_factory.mktemp("spill")) as opened:
         yield opened
 
 
@@ -81,7 +80,7 @@ def test_who_is_in_many_parts_of_the_counts_contributes_once(
 
 def test_persons_of_many_batches_of_records(engine: LocalEngine, tmp_path: Path) -> None:
     """More persons than one part of the counts has rows."""
-    table = visits(400_000, 150_000)
+    table = visits(300_000, 150_000)
     paths, method = (
         written(tmp_path, to_arrow(table), 2, 100_000),
         load_method("latent_class", weight="person"),

@@ -39,7 +39,7 @@ def paid(model: SynthesizerModel, method: Synthesizer) -> bool:
 @pytest.mark.parametrize("name", ["latent_class", "privbayes", "privbayes_r", "dpsm_bayes"])
 def test_bins_and_method_together_spend_no_more_than_the_claim(name: str) -> None:
     method = load_method(
-        name, epsilon=2.0, **({"fits": 1, "replicates": 0} if name == "latent_class" else {})
+        name, epsilon=2.0, **({"classes": 4, "fits": 1, "replicates": 0} if name == "latent_class" else {})
     )
     model = method.measure(TABLE, SCHEMA)
     grid, bins = model.spends[:2]
@@ -63,7 +63,7 @@ def test_bins_that_are_not_booked_are_missed() -> None:
 
 
 def test_the_claim_is_of_a_delta_if_there_is_one() -> None:
-    method = load_method("latent_class", epsilon=2.0, delta=1e-9, fits=1, replicates=0)
+    method = load_method("latent_class", epsilon=2.0, delta=1e-9, classes=4, fits=1, replicates=0)
     model = method.measure(TABLE, SCHEMA)
     assert [s.mechanism for s in model.spends[:2]] == ["discrete_gaussian"] * 2
     assert paid(model, method)

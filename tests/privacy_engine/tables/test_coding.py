@@ -212,7 +212,7 @@ def test_a_synthesizer_draws_nothing_beyond_a_code() -> None:
             "born": pd.to_datetime([f"{year}-03-05" for year in rng.integers(1900, 2026, n)]),
         }
     )
-    release = load_method("latent_class", epsilon=1.0, replicates=0).release(
+    release = load_method("latent_class", epsilon=1.0, classes=4, fits=1, replicates=0).release(
         table, schema, np.random.default_rng(2)
     )
     release.schema.check(release.table)

@@ -112,11 +112,19 @@ def test_a_model_counts_persons_as_its_definition_says(model: PrivacyModel, rows
 
 @pytest.mark.parametrize("model", MODELS, ids=lambda model: repr(model))
 @given(rows=rows_of_people)
-def test_with_one_row_a_person_every_figure_is_that_of_rows(model: PrivacyModel, rows: list[Row]) -> None:
+def test_with_one_row_a_person_every_model_is_measured_as_of_rows(
+    model: PrivacyModel, rows: list[Row]
+) -> None:
     rows = [(place, illness, i) for i, (place, illness, _) in enumerate(rows)]
     by_person, by_row = classes_of(rows), classes_of(rows, by_person=False)
     assert model.measure(by_person) == pytest.approx(model.measure(by_row), rel=1e-6)
     assert model.violations(by_person).tolist() == model.violations(by_row).tolist()
+
+
+@given(rows=rows_of_people)
+def test_with_one_row_a_person_every_risk_is_that_of_rows(rows: list[Row]) -> None:
+    rows = [(place, illness, i) for i, (place, illness, _) in enumerate(rows)]
+    by_person, by_row = classes_of(rows), classes_of(rows, by_person=False)
     assert risk.figures(by_person) == pytest.approx(risk.figures(by_row))
 
 

@@ -10,7 +10,7 @@ import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from privacy_engine.dp.loss import Neighbours, PrivacyLoss
@@ -70,6 +70,7 @@ def files(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[LocalEngin
         yield engine, folder / "t.parquet"
 
 
+@settings(max_examples=settings.default.max_examples // 2)  # each is written to a file
 @given(rows=records)
 def test_records_that_are_alone_are_counted_as_by_hand_and_in_files(
     files: tuple[LocalEngine, Path], rows: list[tuple[Any, ...]]

@@ -182,14 +182,14 @@ def test_a_class_is_admitted_exactly_where_no_model_is_violated(records, models)
 @pytest.mark.parametrize("kind", list(RuleKind), ids=lambda kind: kind.name.lower())
 def test_two_admitted_classes_may_be_merged(kind):
     rng, seen = np.random.default_rng(int(kind)), 0
-    for _ in range(2000):
+    for _ in range(1000):
         own = rng.integers(0, 4, (2, 4)).astype(np.int32)
         table = own.sum(axis=0) + rng.integers(0, 3, 4)
         constraints = one_rule(kind, rng.uniform(0.1, 4), int(rng.integers(2, 5)), table=table)
         if all(c.sum() > 0 and admits(c, int(c.sum()), constraints) for c in own):
             seen += 1
             assert admits(own[0] + own[1], int(own.sum()), constraints)
-    assert seen > 100  # or the claim was not tried
+    assert seen > 50  # or the claim was not tried
 
 
 def test_a_model_without_attribute_speaks_of_every_sensitive_attribute():

@@ -73,6 +73,7 @@ def people(n: int) -> pd.DataFrame:
     )
 
 
+@pytest.mark.quick("bottom_up-None", "obpa-100", "ilp_l_diversity-None")
 @pytest.mark.parametrize("block_size", [None, 100])
 @pytest.mark.parametrize("key", ["bottom_up", "obpa", "ilp_l_diversity"])
 def test_a_release_keeps_all_that_it_claims_and_loses_less(key: str, block_size: int | None) -> None:

@@ -75,6 +75,7 @@ def test_what_is_determined_is_kept_exactly_and_chains_are() -> None:
     assert parents["sex"] == ["latent class"]
 
 
+@pytest.mark.quick("0.2")  # the nearer to a function
 @pytest.mark.parametrize("exceptions", [0.2, 1.0])
 def test_what_has_many_exceptions_is_left_to_the_model(exceptions: float) -> None:
     method = LatentClass(epsilon=3, classes=8, fits=1, replicates=0)
@@ -83,6 +84,7 @@ def test_what_has_many_exceptions_is_left_to_the_model(exceptions: float) -> Non
     assert parents["region"] == parents["code"] == ["latent class"]
 
 
+@pytest.mark.quick("0.0-0.01", "1.0-0.3", "1.0-2.0", "0.0-50.0")
 @pytest.mark.parametrize("epsilon", [0.01, 0.3, 2.0, 50.0])
 @pytest.mark.parametrize("exceptions", [0.0, 1.0])
 def test_spends_add_up_to_epsilon_whatever_was_found(epsilon: float, exceptions: float) -> None:
@@ -107,7 +109,8 @@ def test_all_rows_of_a_person_count() -> None:
     people = table(2_000).assign(who=np.repeat(np.arange(500), 4))
     fields = {name: {"categories": list(SCHEMA[name].categories)} for name in SCHEMA.names}
     schema = DataSchema.from_dict({"who": {"role": "identifier"}, **fields, "person": "who"})
-    spends = LatentClass(epsilon=40, max_rows=4, fits=1, replicates=0).measure(people, schema).spends
+    method = LatentClass(epsilon=40, max_rows=4)
+    spends = method.measured(method.coded(people, schema)).inputs.noise.spends
     search = next(s for s in spends if s.mechanism == "noisy_max")
     assert search.sensitivity == 4 * SCORE_SENSITIVITY
     tests = [s for s in spends if s.mechanism == "discrete_laplace" and s.sensitivity == 4]

@@ -74,6 +74,7 @@ def broken(released: pd.DataFrame) -> float:
 # --- sensitivities
 
 
+@pytest.mark.quick("shape0-5")  # the other has many more neighbours
 @pytest.mark.parametrize(("shape", "n"), [((3, 2), 5), ((3, 3), 4)])
 def test_one_replaced_record_changes_the_scores_by_no_more_than_the_choice_hides(
     shape: tuple[int, int], n: int
@@ -109,6 +110,7 @@ def test_the_noise_of_each_step_hides_all_rows_of_a_person() -> None:
 # --- the parts of the budget
 
 
+@pytest.mark.quick("0.0-False-1e-09", "0.0-True-0.0", "1.0-False-0.0", "1.0-True-1e-09")
 @pytest.mark.parametrize("delta", [0.0, DELTA])
 @pytest.mark.parametrize("declared", [False, True])
 @pytest.mark.parametrize("exceptions", [0.0, 1.0])

@@ -95,6 +95,10 @@ def test_the_figures_are_measured_with_the_change_of_both() -> None:
 # --- the parts of the budget
 
 
+@pytest.mark.quick(
+    *("-1.0-1.0-0.0", "-1.0-7.0-1e-09", "5000.0-0.3-0.0", "5000.0-7.0-1e-09", "15000.0-0.3-1e-09"),
+    "15000.0-1.0-0.0",
+)
 @pytest.mark.parametrize("delta", [0.0, DELTA])
 @pytest.mark.parametrize("epsilon", [0.3, 1.0, 7.0])
 @pytest.mark.parametrize("figure", [-1.0, 5_000.0, 15_000.0])
@@ -135,6 +139,7 @@ def test_views_are_measured_only_where_most_pairs_depend_on_each_other() -> None
     assert not figures.are_everywhere(MOST_VIEWED, 10_000)
 
 
+@pytest.mark.quick("independent-1e-09", "blocks-0.0", "one thing-1e-09")
 @pytest.mark.parametrize("delta", [0.0, DELTA])
 @pytest.mark.parametrize("block", [1, 4, ATTRIBUTES], ids=["independent", "blocks", "one thing"])
 def test_the_books_of_a_wide_table_fill_the_claim(delta: float, block: int) -> None:
@@ -187,12 +192,13 @@ def quiet(noise: NoiseBudget, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(kind, "_chosen", chosen)
 
 
-@pytest.fixture
-def blocks(monkeypatch: pytest.MonkeyPatch) -> SynthesizerModel:
-    """A release of blocks of four attributes."""
+@pytest.fixture(scope="module")
+def blocks() -> SynthesizerModel:
+    """A release of blocks of four attributes, for reading only."""
     method = LatentClass(delta=DELTA, classes=4, fits=4, rules=0, replicates=2)
-    quiet(method.noise(), monkeypatch)
-    return method.measure(wide(6_000, block=4), SCHEMA)
+    with pytest.MonkeyPatch.context() as monkeypatch:
+        quiet(method.noise(), monkeypatch)
+        return method.measure(wide(6_000, block=4), SCHEMA)
 
 
 def test_blocks_of_related_attributes_are_found_and_fitted_apart(blocks: SynthesizerModel) -> None:
