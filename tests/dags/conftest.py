@@ -114,10 +114,16 @@ def runs_of(partition: str | None, monkeypatch: pytest.MonkeyPatch) -> Iterator[
 
 
 @pytest.fixture(scope="session")
-def samples(airflow_home: Path) -> None:
-    """What the shipped releases read, generated and small: nothing is downloaded."""
+def adults(airflow_home: Path) -> None:
+    """The table of adults, which most shipped releases read, generated and small: nothing is downloaded."""
+    table = synthetic_adult(6_000, rng=np.random.default_rng(1))
+    write_table(airflow_home.parent / SAMPLES / ADULT, table, "6,000 generated records")
+
+
+@pytest.fixture(scope="session")
+def samples(adults: None, airflow_home: Path) -> None:
+    """What the shipped releases read."""
     data = airflow_home.parent / SAMPLES
-    write_table(data / ADULT, synthetic_adult(6_000, rng=np.random.default_rng(1)), "6,000 generated records")
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(files, "CUSTOMERS", 2_000)
         patch.setattr(files, "VISITORS", 24_000)
@@ -132,13 +138,13 @@ def run(
     clock: Clock,
     monkeypatch: pytest.MonkeyPatch,
 ) -> Callable[..., Run]:
-    """Run a DAG of the DAGs folder, or a partition of it, with real tasks in this process."""
+    """Run a DAG of the DAGs folder, with parameters or for a partition, by real tasks in this process."""
     # Airflow's test loop sleeps a second whenever it passes a failure on to the tasks behind it.
     clock.in_sleep()
 
-    def test(dag_id: str, partition: str | None = None) -> Run:
+    def test(dag_id: str, partition: str | None = None, conf: Mapping[str, Any] | None = None) -> Run:
         with runs_of(partition, monkeypatch):
-            done = load(dag_id).dags[dag_id].test()
+            done = load(dag_id).dags[dag_id].test(run_conf=conf)
         instances = done.get_task_instances()
         by_id = {task.task_id: task for task in instances}
         return Run(
