@@ -78,7 +78,7 @@ def test_a_step_without_its_own_operator_runs_in_one_process_and_is_a_task(
     add_count_rows(monkeypatch, folder)
     home.write()
     task = load("people").dags["people"].get_task("count_rows")
-    assert (task.step, task.settings) == ("count_rows", {"folder": str(folder)})
+    assert (task.step.name, task.step.settings) == ("count_rows", {"folder": str(folder)})
     with WorkArea(tmp_path / "work of one", "r2") as work:
         run_release(load_spec(home.spec("people")), airflow_lake, "r2", work)
     assert [file.read_text() for file in folder.iterdir()] == [str(len(invented))]

@@ -202,7 +202,7 @@ def test_a_comparison_stays_with_the_curator_unless_the_source_is_public(
     table: Any, ledger: BudgetLedger, airflow_lake: Lake, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("PRIVACY_CURATOR", str(tmp_path / "curator"))
-    releases = [(operator, epsilon) for operator in NAMED[:2] for epsilon in (0.25, 0.5)]
+    releases = [*zip(NAMED[:2], (0.25, 0.5), strict=True)]
     reported = compared(table, releases)
     assert set(reported) == {"releases", "curator"}  # no figure
     page = Path(reported["curator"])
@@ -211,12 +211,12 @@ def test_a_comparison_stays_with_the_curator_unless_the_source_is_public(
     assert not airflow_lake.folder.exists() or not list(airflow_lake.folder.iterdir())
     text = page.read_text()
     assert "Only for the curator" in text
-    assert "booked for all of people</span> epsilon 1.5<" in text
-    assert spent(ledger) == 1.5
+    assert "booked for all of people</span> epsilon 0.75<" in text
+    assert spent(ledger) == 0.75
     assert "person " not in text.replace("person in it", "").replace("one person", "")
 
     shown = compared(table, releases, public_source="true")  # rendered text
-    assert spent(ledger) == 1.5  # the same bytes again
+    assert spent(ledger) == 0.75  # the same bytes again
     assert shown["report"] == f"{airflow_lake.root}/_comparisons/people/run%201.html"
     assert "Only for the curator" not in Path(shown["report"]).read_text()
     assert text.count("<circle") == 2 * len(releases)
