@@ -469,20 +469,16 @@ def test_json_schema_describes_the_file_and_not_the_program() -> None:
     assert "mondrian" in json.dumps(found["$defs"]["MethodSpec"]["properties"]["method"])
 
 
-@pytest.mark.parametrize(
-    "given",
-    [
-        {"release": {"method": "mondrian", "seed": -1}},
-        {"outliers": {"method": "okplof", "max_share": 1.5}},
-        {"source": {"uri": "people.parquet", "max_expansion": 0}},
-    ],
-    ids=lambda given: next(iter(given)),
-)
-def test_the_json_schema_refuses_a_number_out_of_its_limits(given: dict[str, Any]) -> None:
+def test_the_json_schema_refuses_a_number_out_of_its_limits() -> None:
     checked = Draft202012Validator(json_schema())
     least = yaml.safe_load(RELEASES[0].read_text())
     assert checked.is_valid(least)
-    assert not checked.is_valid({**least, **given})
+    for given in (
+        {"release": {"method": "mondrian", "seed": -1}},
+        {"outliers": {"method": "okplof", "max_share": 1.5}},
+        {"source": {"uri": "people.parquet", "max_expansion": 0}},
+    ):
+        assert not checked.is_valid({**least, **given}), given
 
 
 def test_reading_a_specification_imports_nothing_heavy() -> None:
