@@ -111,7 +111,7 @@ def test_the_stored_model_is_what_the_release_and_its_manifest_alone_give(
     assert (trained["rows"], trained["releases"]) == (ROWS, ["a"])
 
 
-@pytest.mark.quick("true", "False0")  # one of each value and type
+@pytest.mark.quick("True", "False1")  # each value, and a text that is true as such
 @pytest.mark.parametrize("shrinkage", [True, False, "true", "False"])
 def test_the_papers_plain_estimator_is_chosen_by_shrinkage(
     shrinkage: bool | str, release: Any, airflow_lake: Lake

@@ -195,14 +195,15 @@ def test_a_floor_that_cannot_be_read_stops_every_release_and_no_page(
     report = privacy_release.verify_staged(staged, weak())
     path = set_floor(k(3))
     spec = load_spec(home / "releases" / "people.yaml")
+    steps = (
+        lambda: run_release(spec, lake, "r1", work),
+        lambda: privacy_release.ingest(spec.source.uri, spec.data_schema(), work),
+        lambda: privacy_release.verify_staged(staged, weak()),
+        lambda: privacy_release.publish_staged(staged, report, lake.table("people"), "r1"),
+    )
     for content, expected in UNREADABLE.items():
         path.unlink() if content is None else path.write_text(content)
-        for step in (
-            lambda: run_release(spec, lake, "r1", work),
-            lambda: privacy_release.ingest(spec.source.uri, spec.data_schema(), work),
-            lambda: privacy_release.verify_staged(staged, weak()),
-            lambda: privacy_release.publish_staged(staged, report, lake.table("people"), "r1"),
-        ):
+        for step in steps:
             with pytest.raises(SpecError, match=f"the floor policy .*{expected}.*PRIVACY_FLOOR_POLICY"):
                 step()
         assert [spec.name for spec in readable_specs()] == ["people"]

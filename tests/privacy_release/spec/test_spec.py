@@ -473,12 +473,12 @@ def test_the_json_schema_refuses_a_number_out_of_its_limits() -> None:
     checked = Draft202012Validator(json_schema())
     least = yaml.safe_load(RELEASES[0].read_text())
     assert checked.is_valid(least)
-    for given in (
+    for wrong in (
         {"release": {"method": "mondrian", "seed": -1}},
         {"outliers": {"method": "okplof", "max_share": 1.5}},
         {"source": {"uri": "people.parquet", "max_expansion": 0}},
     ):
-        assert not checked.is_valid({**least, **given}), given
+        assert not checked.is_valid({**least, **wrong}), wrong
 
 
 def test_reading_a_specification_imports_nothing_heavy() -> None:
