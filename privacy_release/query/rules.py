@@ -236,7 +236,7 @@ class _Functions:
         """
         if name in self._allowed:
             return
-        found = self._known.get(name.lower() if name.isascii() else name)
+        found = self._known.get(name)  # the parser writes names in lower case
         if not found:
             raise QueryError(f"there is no function {name}; see DuckDB's list of functions")
         pure = all(kind == "macro" or stability == "CONSISTENT" for kind, stability, _ in found)
