@@ -114,16 +114,17 @@ def runs_of(partition: str | None, monkeypatch: pytest.MonkeyPatch) -> Iterator[
 
 
 @pytest.fixture(scope="session")
-def adults(airflow_home: Path) -> None:
-    """The table of adults, which most shipped releases read, generated and small: nothing is downloaded."""
-    table = synthetic_adult(6_000, rng=np.random.default_rng(1))
-    write_table(airflow_home.parent / SAMPLES / ADULT, table, "6,000 generated records")
+def few_adults(airflow_home: Path) -> None:
+    """A table of adults for one run of a method, generated: nothing is downloaded."""
+    table = synthetic_adult(2_000, rng=np.random.default_rng(1))
+    write_table(airflow_home.parent / SAMPLES / ADULT, table, "2,000 generated records")
 
 
 @pytest.fixture(scope="session")
-def samples(adults: None, airflow_home: Path) -> None:
-    """What the shipped releases read."""
+def samples(few_adults: None, airflow_home: Path) -> None:
+    """What the shipped releases read, generated and small; more adults replace the few ones."""
     data = airflow_home.parent / SAMPLES
+    write_table(data / ADULT, synthetic_adult(6_000, rng=np.random.default_rng(1)), "6,000 generated records")
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(files, "CUSTOMERS", 2_000)
         patch.setattr(files, "VISITORS", 24_000)

@@ -11,7 +11,6 @@ import pytest
 
 from airflow_privacy_release.task.run import release_id
 from deploy.local.embedded import checkout
-from deploy.local.samples.files import ADULT
 from privacy_engine.anonymizers.anonymizer import Anonymizer
 from privacy_engine.dp.limits import Limit
 from privacy_engine.dp.loss import Neighbours
@@ -24,8 +23,6 @@ from privacy_release.spec.model import PAPERS, load_spec
 from privacy_release.spec.sections.source import RELEASE
 from tests.dags.officers import Officers
 from tests.dags.weeks import key_of
-
-pytestmark = pytest.mark.usefixtures("adults")
 
 FILES = sorted((checkout() / "include" / "releases").rglob("*.yaml"))
 # By method, policy or table alone they differ from others: no faster test finds that these three do not fit.
@@ -63,6 +60,12 @@ def dags_folder(request: pytest.FixtureRequest, dags_folder: Path) -> Path:
 
 
 @pytest.fixture(autouse=True)
+def tables(request: pytest.FixtureRequest) -> None:
+    """What the releases read. The quick tests read adults only, and only one of them runs a method."""
+    request.getfixturevalue("samples" if request.node.get_closest_marker("slow") else "few_adults")
+
+
+@pytest.fixture(autouse=True)
 def paper_releases(monkeypatch: pytest.MonkeyPatch) -> None:
     """The releases of the papers' methods have DAGs, as in the checkout."""
     monkeypatch.setenv("PRIVACY_PAPER_RELEASES", "show")
@@ -92,10 +95,8 @@ def secrets(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_the_dag_of_a_release_runs_green(
     file: Path, request: pytest.FixtureRequest, airflow_lake: Lake, work_root: Path
 ) -> None:
-    """If only adults are read or no one must approve, neither the other samples nor the officers are made."""
+    """If no one must approve, the officers, who need Airflow's web application, are not made."""
     spec = load_spec(file)
-    if not spec.sources[0].uri.endswith(ADULT):
-        request.getfixturevalue("samples")
     run: Callable[..., Any] = request.getfixturevalue("run")
     if spec.approval and spec.approval.required:
         officers: Officers = request.getfixturevalue("officers")
@@ -111,7 +112,6 @@ def test_the_dag_of_a_release_runs_green(
     assert not list(work_root.iterdir())
 
 
-@pytest.mark.usefixtures("samples")
 @pytest.mark.slow  # a whole run
 def test_the_tables_of_a_clinic_are_validated_side_by_side_and_appear_at_once(
     run: Callable[[str], Any], load: Callable[..., Any], airflow_lake: Lake, work_root: Path
@@ -176,7 +176,6 @@ def test_the_comparison_publishes_a_page_on_all_anonymizers_and_no_release(
     assert not list(work_root.iterdir())
 
 
-@pytest.mark.usefixtures("samples")
 @pytest.mark.slow  # all randomizers on this table
 def test_the_comparison_publishes_a_page_on_all_randomizers_and_no_answer(
     run: Callable[[str], Any], airflow_lake: Lake, work_root: Path
@@ -221,7 +220,6 @@ def test_the_exploration_draws_every_choice_for_the_curator_and_publishes_nothin
     assert not list(work_root.iterdir())
 
 
-@pytest.mark.usefixtures("samples")
 @pytest.mark.slow  # all synthesizers at two epsilons; quick tests compare two of them
 @pytest.mark.parametrize("dags_folder", [TWO_EPSILONS], indirect=True, ids=["two epsilons"])
 def test_the_comparison_of_synthesizers_books_every_table_and_publishes_a_page_alone(
@@ -270,7 +268,6 @@ def test_outliers_are_set_aside_before_the_others_are_anonymized_and_reported_by
     assert not list(work_root.iterdir())
 
 
-@pytest.mark.usefixtures("samples")
 @pytest.mark.slow  # two whole runs
 def test_a_classifier_is_trained_on_transformed_numbers(
     run: Callable[[str], Any], airflow_lake: Lake, work_root: Path

@@ -2,8 +2,6 @@
 
 import json
 import re
-import subprocess
-import sys
 from collections.abc import Callable
 from datetime import date
 from pathlib import Path
@@ -479,18 +477,6 @@ def test_the_json_schema_refuses_a_number_out_of_its_limits() -> None:
         {"source": {"uri": "people.parquet", "max_expansion": 0}},
     ):
         assert not checked.is_valid({**least, **wrong}), wrong
-
-
-def test_reading_a_specification_imports_nothing_heavy() -> None:
-    heavy = ["pandas", "pyarrow", "numba", "sklearn", "great_expectations", "deltalake"]
-    code = (
-        "import sys; from privacy_release.spec.model import load_spec; "
-        f"load_spec({str(RELEASES[0])!r}); print([m for m in {heavy} if m in sys.modules])"
-    )
-    done = subprocess.run(
-        [sys.executable, "-c", code], capture_output=True, text=True, cwd=INCLUDE.parent, check=True
-    )
-    assert done.stdout.strip() == "[]"
 
 
 def test_what_is_said_of_direct_identifiers_reaches_the_engine(home: Path) -> None:
