@@ -220,7 +220,7 @@ def outcomes(home: Path, count: int) -> dict[str, int]:
 
 
 def test_every_mutated_file_is_a_clear_error_or_right(two: Path) -> None:
-    assert sum(outcomes(two, 40).values()) == 40
+    assert sum(outcomes(two, 20).values()) == 20
 
 
 @pytest.mark.slow
