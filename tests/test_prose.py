@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.import_graph import ROOT, statements
+from tests.import_graph import ROOT, modules, statements, tree
 
 PACKAGES = ("privacy_engine", "privacy_release", "operators")
 SECTIONS = ("Args:", "Attributes:")
@@ -99,11 +99,8 @@ def fault(text: str) -> str:
     return ""
 
 
-def faults(source: str) -> Iterator[str]:
+def faults(module: ast.Module) -> Iterator[str]:
     """The entries in the docstrings of a module that cannot be read by themselves."""
-    if not any(section in source for section in SECTIONS):
-        return
-    module = ast.parse(source)
     for node in chain([module], statements(module)):
         if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef):
             documented = ast.get_docstring(node, clean=False) or ""
@@ -157,9 +154,9 @@ def places(word: str, path: str, text: str) -> list[str]:
 def test_each_argument_and_attribute_is_described_by_itself() -> None:
     found = [
         f"{path.relative_to(ROOT)}: {one}"
-        for package in PACKAGES
-        for path in sorted((ROOT / package).rglob("*.py"))
-        for one in faults(path.read_text(encoding="utf-8"))
+        for module, path in modules().items()
+        if any(section in path.read_text(encoding="utf-8") for section in SECTIONS)
+        for one in faults(tree(module))
     ]
     assert not found, "\n".join(found)
 
@@ -177,14 +174,14 @@ def test_each_argument_and_attribute_is_described_by_itself() -> None:
     ],
 )
 def test_an_entry_that_cannot_be_read_by_itself_is_found(text: str, reason: str) -> None:
-    (found,) = faults(DOCUMENTED.format(entry=f"b: {text}"))
+    (found,) = faults(ast.parse(DOCUMENTED.format(entry=f"b: {text}")))
     assert found.startswith("f: `b: ")
     assert reason in found
 
 
 def test_an_entry_of_several_lines_is_read_as_a_whole() -> None:
-    assert not list(faults(DOCUMENTED.format(entry="b: Records\n            of the release.")))
-    (found,) = faults(DOCUMENTED.format(entry="b:\n            of the release."))
+    assert not list(faults(ast.parse(DOCUMENTED.format(entry="b: Records\n            of the release."))))
+    (found,) = faults(ast.parse(DOCUMENTED.format(entry="b:\n            of the release.")))
     assert "a capital letter" in found
 
 

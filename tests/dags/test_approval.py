@@ -163,6 +163,7 @@ def test_nothing_is_published_while_the_run_waits(
     assert len(releases(airflow_lake.table("people"))) == 1
 
 
+@pytest.mark.slow  # a whole run; `operators/test_approve` rejects, and other runs that fail stop and clean up
 def test_a_rejected_release_is_not_published_and_nothing_stays(
     home: Any, run: Any, officers: Officers, airflow_lake: Lake, work_root: Path
 ) -> None:

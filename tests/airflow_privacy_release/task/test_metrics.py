@@ -242,7 +242,7 @@ def test_metrics_that_are_off_say_nothing(
     source: Path, work_root: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     stats.initialize(factory=stats_utils.get_stats_factory(), export_legacy_names=False)
-    verified(staged(source))
+    ingested(source)
     assert not [record for record in caplog.records if "stats" in record.name.casefold()]
 
 
