@@ -92,7 +92,10 @@ def test_syntheas_own_tables_are_taken_where_they_are_provided(tmp_path: Path, p
     assert str(origin_of(tmp_path / "data" / "visits.parquet")).startswith("encounters.parquet with patients")
 
 
-def test_each_table_says_where_its_records_come_from_and_no_other_file_does(tmp_path: Path) -> None:
+def test_each_table_says_where_its_records_come_from_and_no_other_file_does(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(files, "WEEKS", 2)
     data = tmp_path / "data"
     for file in write_samples(data, [WEEK]):
         assert origin_of(file)
