@@ -387,7 +387,7 @@ def test_every_method_has_a_family_and_a_row_in_the_table() -> None:
         assert key.upper() in table, key
 
 
-def test_naming_methods_judging_and_the_command_line_load_nothing_that_they_do_not_use() -> None:
+def test_methods_specifications_the_judge_and_the_command_line_load_nothing_that_they_do_not_use() -> None:
     """One interpreter imports one after the other: what the first must not load, it had not loaded."""
     rooms = tuple(f"privacy_engine.{name}" for name in FAMILIES)
     code = f"""
@@ -395,14 +395,18 @@ import sys
 import privacy_engine.registry
 privacy_engine.registry.method_names()
 print([m for m in sys.modules if m.startswith({(*rooms, "numba", "opendp")!r})])
+from privacy_release.spec.model import load_spec
+load_spec({str(ROOT / "include" / "releases" / "adult_occupation.yaml")!r})
+print({{"pandas", "pyarrow", "numba", "sklearn", "great_expectations", "deltalake"}} & set(sys.modules))
 from privacy_engine import verify, ReleasePolicy
 print("numba" in sys.modules)
 import privacy_release.cli.main, privacy_release.running.run
 privacy_release.read
 print({{"airflow", "great_expectations"}} & set(sys.modules))
 """
-    compiled, by_the_judge, by_the_command_line = loaded_by(code).splitlines()
+    compiled, by_a_specification, by_the_judge, by_the_command_line = loaded_by(code).splitlines()
     assert compiled == "[]"
+    assert by_a_specification == "set()"
     assert by_the_judge == "False"
     assert by_the_command_line == "set()"
 

@@ -10,7 +10,8 @@ import pytest
 from tests.import_graph import ROOT, modules
 
 HOME = "privacy_release.workarea"
-READ = re.compile(r"""[\w.]+(?:\[["']\w+["']\])*\[["'](?:uri|sha256|schema)["']\]""")
+KEY = r"""\[["'](?:uri|sha256|schema)["']\]"""
+READ = re.compile(rf"""[\w.]+(?:\[["']\w+["']\])*{KEY}""")
 
 LISTED = {
     "operators/airflow_privacy_release/operators/approve.py": {'pending["sha256"]': "a question"},
@@ -49,16 +50,21 @@ LISTED = {
 }
 
 
+def reads(source: str) -> list[str]:
+    """What a source reads by a literal key. Most lines have none, which is found much faster."""
+    return [read for line in source.splitlines() if re.search(KEY, line) for read in READ.findall(line)]
+
+
 def test_no_module_but_those_of_the_work_area_reads_a_reference_by_literal_keys() -> None:
-    found = {
-        str(path.relative_to(ROOT)): {read.replace("'", '"') for read in reads}
+    there = {
+        str(path.relative_to(ROOT)): {read.replace("'", '"') for read in found}
         for module, path in modules().items()
         if not f"{module}.".startswith(f"{HOME}.")
-        if (reads := READ.findall(path.read_text(encoding="utf-8")))
+        if (found := reads(path.read_text(encoding="utf-8")))
     }
-    assert found == {path: set(reads) for path, reads in LISTED.items()}
+    assert there == {path: set(listed) for path, listed in LISTED.items()}
 
 
 @pytest.mark.parametrize("line", ['path = Path(table["uri"])', "same = run.staged['sha256'] == other"])
 def test_a_read_by_a_literal_key_would_be_found(line: str) -> None:
-    assert READ.search(line)
+    assert reads(f"one = 1\n{line}\n")

@@ -8,7 +8,9 @@ what is refused, and which tables are used.
 
 import json
 import re
-from collections.abc import Iterator
+from collections import defaultdict
+from collections.abc import Iterator, Mapping, Sequence
+from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 import duckdb
@@ -215,6 +217,17 @@ class _Functions:
         self._parser = parser
         self._allowed = set(_TABLE_FUNCTIONS)
 
+    @cached_property
+    def _known(self) -> Mapping[str, Sequence[tuple[str, str, str]]]:
+        """Kind, stability and macro of all functions, by name: to look up one takes as long."""
+        found = defaultdict(list)
+        for name, *function in self._parser.execute(
+            "SELECT lower(function_name), function_type, stability, macro_definition FROM duckdb_functions() "
+            "WHERE function_type IN ('scalar', 'aggregate', 'window', 'macro')"
+        ).fetchall():
+            found[name].append(tuple(function))
+        return found
+
     def check(self, name: str) -> None:
         """Raise if a function is unknown, or has other effects or sources than its arguments.
 
@@ -223,12 +236,7 @@ class _Functions:
         """
         if name in self._allowed:
             return
-        found = self._parser.execute(
-            "SELECT function_type, stability, macro_definition FROM duckdb_functions() "
-            "WHERE lower(function_name) = lower(?) "
-            "AND function_type IN ('scalar', 'aggregate', 'window', 'macro')",
-            [name],
-        ).fetchall()
+        found = self._known.get(name)  # the parser writes names in lower case
         if not found:
             raise QueryError(f"there is no function {name}; see DuckDB's list of functions")
         pure = all(kind == "macro" or stability == "CONSISTENT" for kind, stability, _ in found)

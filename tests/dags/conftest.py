@@ -114,8 +114,15 @@ def runs_of(partition: str | None, monkeypatch: pytest.MonkeyPatch) -> Iterator[
 
 
 @pytest.fixture(scope="session")
-def samples(airflow_home: Path) -> None:
-    """What the shipped releases read, generated and small: nothing is downloaded."""
+def few_adults(airflow_home: Path) -> None:
+    """A table of adults for one run of a method, generated: nothing is downloaded."""
+    table = synthetic_adult(2_000, rng=np.random.default_rng(1))
+    write_table(airflow_home.parent / SAMPLES / ADULT, table, "2,000 generated records")
+
+
+@pytest.fixture(scope="session")
+def samples(few_adults: None, airflow_home: Path) -> None:
+    """What the shipped releases read, generated and small; more adults replace the few ones."""
     data = airflow_home.parent / SAMPLES
     write_table(data / ADULT, synthetic_adult(6_000, rng=np.random.default_rng(1)), "6,000 generated records")
     with pytest.MonkeyPatch.context() as patch:
@@ -132,13 +139,13 @@ def run(
     clock: Clock,
     monkeypatch: pytest.MonkeyPatch,
 ) -> Callable[..., Run]:
-    """Run a DAG of the DAGs folder, or a partition of it, with real tasks in this process."""
+    """Run a DAG of the DAGs folder, with parameters or for a partition, by real tasks in this process."""
     # Airflow's test loop sleeps a second whenever it passes a failure on to the tasks behind it.
     clock.in_sleep()
 
-    def test(dag_id: str, partition: str | None = None) -> Run:
+    def test(dag_id: str, partition: str | None = None, conf: Mapping[str, Any] | None = None) -> Run:
         with runs_of(partition, monkeypatch):
-            done = load(dag_id).dags[dag_id].test()
+            done = load(dag_id).dags[dag_id].test(run_conf=conf)
         instances = done.get_task_instances()
         by_id = {task.task_id: task for task in instances}
         return Run(

@@ -115,6 +115,7 @@ def test_alerts_that_cannot_be_made_stop_nothing_and_are_logged(
     assert logged.count("an earlier release is left out: the stored manifest of table people must have") == 1
 
 
+@pytest.mark.slow  # a whole run; `operators/test_synthesizers` verifies with both alerts
 def test_of_a_private_release_only_the_budget_and_released_records_are_reported(
     home: Any,
     invented: pd.DataFrame,

@@ -33,11 +33,13 @@ def work_is_gone(work_root: Path) -> bool:
 
 
 def test_an_approved_release_is_published_with_who_when_and_why(
-    home: Any, run: Any, officers: Officers, airflow_lake: Lake, work_root: Path
+    home: Any, load: Any, run: Any, officers: Officers, airflow_lake: Lake, work_root: Path
 ) -> None:
+    """A required approval cannot be switched off: a run has no such parameter, and sets it in vain."""
     home.write(approval={"required": True, "assigned_to": ["officer"]})
     officers.users, officers.comment = ("visitor", "stranger", "officer"), "looks fine"
-    done = run("people")
+    assert "approval" not in load("people").dags["people"].params
+    done = run("people", conf={"approval": False})
     assert done.state == "success", done.tasks
     assert officers.statuses == [("visitor", 403), ("stranger", 403), ("officer", 200)]
     manifest = manifest_of(airflow_lake.table("people"), done.run_id)["approval"]
@@ -161,6 +163,7 @@ def test_nothing_is_published_while_the_run_waits(
     assert len(releases(airflow_lake.table("people"))) == 1
 
 
+@pytest.mark.slow  # a whole run; `operators/test_approve` rejects, and other runs that fail stop and clean up
 def test_a_rejected_release_is_not_published_and_nothing_stays(
     home: Any, run: Any, officers: Officers, airflow_lake: Lake, work_root: Path
 ) -> None:
@@ -261,13 +264,3 @@ def test_the_parameter_of_a_run_decides_where_an_approval_is_not_required(home: 
     dag = load("people").dags["people"]
     assert dag.params["approval"] is False
     assert dag.get_task("approve").required == "{{ params.approval }}"
-
-
-def test_a_run_cannot_switch_off_an_approval_that_is_required(
-    home: Any, load: Any, run: Any, officers: Officers, airflow_lake: Lake, work_root: Path
-) -> None:
-    home.write(approval={"required": True})
-    dag = load("people").dags["people"]
-    assert "approval" not in dag.params
-    dag.test(run_conf={"approval": False})
-    assert len(officers.seen) == 1

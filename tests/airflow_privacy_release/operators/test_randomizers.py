@@ -346,6 +346,7 @@ def test_memoised_answers_of_changed_bytes_repeat_for_unchanged_people_and_are_b
     assert spent(ledger) == pytest.approx(12.0)
 
 
+@pytest.mark.quick("LocalLaplaceOperator")  # one base class stages for both
 @claiming
 def test_a_retry_takes_the_fresh_answers_that_were_staged_and_books_nothing(
     operator: Any, ingest: Any, ledger: BudgetLedger

@@ -151,6 +151,18 @@ def test_mapping_over_epsilon_books_each_and_over_rows_books_once(
     assert spent(ledger) == 0.75
 
 
+def test_alerts_of_a_verified_release_are_about_its_budget_and_released_records(
+    table: Any, ledger: BudgetLedger, airflow_lake: Lake
+) -> None:
+    given = {"budget": "people", "policy": POLICY, "epsilon": 1.75, "rows": 50}
+    staged = PrivBayesOperator(task_id="synthesize", table=table, **given).execute(context("synthesize"))
+    asked = {"budget": {"left_below": 0.2}, "rows": {"above": 40}}
+    verify = VerifyOperator(task_id="verify", table=staged, policy=POLICY, name="people", alerts=asked)
+    rows, left = verify.execute(context("verify"))["alerts"]
+    assert (rows["figure"], rows["value"]) == ("rows", 50)
+    assert left["text"].startswith("people: 0.25 of epsilon 2 is left (in total)")
+
+
 @named
 def test_an_operator_without_a_known_data_set_fails_for_good(
     operator: type[SynthesizerOperator], table: Any, ledger: BudgetLedger
@@ -202,7 +214,7 @@ def test_a_comparison_stays_with_the_curator_unless_the_source_is_public(
     table: Any, ledger: BudgetLedger, airflow_lake: Lake, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("PRIVACY_CURATOR", str(tmp_path / "curator"))
-    releases = [(operator, epsilon) for operator in NAMED[:2] for epsilon in (0.25, 0.5)]
+    releases = [*zip(NAMED[:2], (0.25, 0.5), strict=True)]
     reported = compared(table, releases)
     assert set(reported) == {"releases", "curator"}  # no figure
     page = Path(reported["curator"])
@@ -211,12 +223,12 @@ def test_a_comparison_stays_with_the_curator_unless_the_source_is_public(
     assert not airflow_lake.folder.exists() or not list(airflow_lake.folder.iterdir())
     text = page.read_text()
     assert "Only for the curator" in text
-    assert "booked for all of people</span> epsilon 1.5<" in text
-    assert spent(ledger) == 1.5
+    assert "booked for all of people</span> epsilon 0.75<" in text
+    assert spent(ledger) == 0.75
     assert "person " not in text.replace("person in it", "").replace("one person", "")
 
     shown = compared(table, releases, public_source="true")  # rendered text
-    assert spent(ledger) == 1.5  # the same bytes again
+    assert spent(ledger) == 0.75  # the same bytes again
     assert shown["report"] == f"{airflow_lake.root}/_comparisons/people/run%201.html"
     assert "Only for the curator" not in Path(shown["report"]).read_text()
     assert text.count("<circle") == 2 * len(releases)

@@ -34,7 +34,7 @@ def kept(airflow_lake: Lake, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
     return Path(keep_evidence(airflow_lake.table("people"), "1", KEY)["evidence"])
 
 
-def test_a_reviewer_who_decides_on_releases_is_offered_the_evidence_and_gets_what_was_signed(
+def test_who_decides_on_releases_is_offered_the_evidence_and_gets_what_was_signed_and_readers_do_not(
     visit: Callable[..., Visit], kept: Path
 ) -> None:
     for user in ("officer", "steward"):
@@ -44,17 +44,19 @@ def test_a_reviewer_who_decides_on_releases_is_offered_the_evidence_and_gets_wha
         assert answer.headers["content-type"] == "application/zip"
         assert answer.headers["content-disposition"] == 'attachment; filename="people-1-evidence.zip"'
         assert check(answer.content, [KEY.public]).release == "1"
+    assert_closed_to(visit("visitor"), 403)
 
 
-@pytest.mark.quick("reader")  # without a login, `test_access` has every address
-@pytest.mark.parametrize(("user", "status"), [("visitor", 403), (None, 401)], ids=["reader", "no user"])
-def test_others_are_neither_offered_it_nor_given_it(
-    visit: Callable[..., Visit], kept: Path, user: str | None, status: int
-) -> None:
-    assert "/evidence?" not in visit(user).get("/release", ONE).text
-    answer = visit(user).get("/evidence", ONE)
+def assert_closed_to(visit: Visit, status: int) -> None:
+    assert "/evidence?" not in visit.get("/release", ONE).text
+    answer = visit.get("/evidence", ONE)
     assert answer.status_code == status
     assert b"PK" not in answer.content
+
+
+@pytest.mark.slow  # without a login, `test_access` has every address
+def test_without_a_login_it_is_neither_offered_nor_given(visit: Callable[..., Visit], kept: Path) -> None:
+    assert_closed_to(visit(None), 401)
 
 
 def test_a_changed_pack_is_refused_and_a_missing_or_retracted_one_is_not_offered(

@@ -217,8 +217,9 @@ def test_a_cache_folder_that_cannot_be_made_does_not_stop_the_sample(
 
 
 def test_text_form_reads_back_as_the_same_table(tmp_path: Path, generated: pd.DataFrame) -> None:
-    (tmp_path / "adult.data").write_text(uci_text(generated), encoding="utf-8")
-    pd.testing.assert_frame_equal(parse_adult(tmp_path / "adult.data"), generated)
+    some = generated.head(2_000)
+    (tmp_path / "adult.data").write_text(uci_text(some), encoding="utf-8")
+    pd.testing.assert_frame_equal(parse_adult(tmp_path / "adult.data"), some)
 
 
 @pytest.mark.skipif("PRIVACY_DATA" not in os.environ, reason="needs adult.parquet in the folder PRIVACY_DATA")

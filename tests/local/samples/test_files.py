@@ -8,12 +8,24 @@ import numpy as np
 import pandas as pd
 import pytest
 
+from deploy.local.samples import files
 from deploy.local.samples.adult import half_of
 from deploy.local.samples.customers import delivery
 from deploy.local.samples.files import ADULT, WEEKS, origin_of, weeks_around, write_samples, write_table
 from deploy.local.samples.synthetic_adult import synthetic_adult
 
 WEEK = "2026-01-05T00:00:00"
+
+
+CUSTOMERS = 500
+
+
+@pytest.fixture(autouse=True)
+def small(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Few customers, visitors and patients."""
+    monkeypatch.setattr(files, "CUSTOMERS", CUSTOMERS)
+    for name, number in (("TEST_CUSTOMERS", 50), ("VISITORS", 600), ("PERSONS", 30)):
+        monkeypatch.setattr(files, name, number)
 
 
 @pytest.fixture(autouse=True)
@@ -53,7 +65,7 @@ def test_a_delivery_is_half_of_adult_or_all_customers(tmp_path: Path, public: pd
     half = pd.read_parquet(tmp_path / "data" / "adult_weeks" / f"{WEEK}.parquet")
     pd.testing.assert_frame_equal(half, half_of(public, WEEK))
     customers = pd.read_parquet(tmp_path / "data" / "bank_customers" / f"{WEEK}.parquet")
-    pd.testing.assert_frame_equal(customers, delivery(50_000, WEEK))
+    pd.testing.assert_frame_equal(customers, delivery(CUSTOMERS, WEEK))
 
 
 def test_the_encounters_are_of_the_patients_beside_them(tmp_path: Path) -> None:
@@ -80,7 +92,10 @@ def test_syntheas_own_tables_are_taken_where_they_are_provided(tmp_path: Path, p
     assert str(origin_of(tmp_path / "data" / "visits.parquet")).startswith("encounters.parquet with patients")
 
 
-def test_each_table_says_where_its_records_come_from_and_no_other_file_does(tmp_path: Path) -> None:
+def test_each_table_says_where_its_records_come_from_and_no_other_file_does(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(files, "WEEKS", 2)
     data = tmp_path / "data"
     for file in write_samples(data, [WEEK]):
         assert origin_of(file)

@@ -22,8 +22,10 @@ COMMANDS = ("show", "grant", "history", "check", "migrate")
 
 @pytest.fixture(autouse=True)
 def file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """The default ledger."""
+    """The default ledger, and no release that spends of it: to read those of the checkout takes long."""
     file = tmp_path / "ledger.db"
+    (tmp_path / "include" / "releases").mkdir(parents=True)
+    monkeypatch.setenv("PRIVACY_RELEASE_HOME", str(tmp_path))
     monkeypatch.setenv("PRIVACY_LEDGER", str(file))
     monkeypatch.delenv("PRIVACY_LEDGER_KEY", raising=False)
     monkeypatch.delenv("AIRFLOW_HOME", raising=False)

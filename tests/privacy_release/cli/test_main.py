@@ -4,10 +4,11 @@ import json
 import os
 import pty
 import re
+import shutil
 import signal
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 from pathlib import Path
 from threading import Thread
@@ -33,6 +34,7 @@ from privacy_release.spec.methods import describe_methods, described_methods
 from privacy_release.spec.model import load_spec
 from privacy_release.workarea.area import WorkArea
 from privacy_release.workarea.presence import Owner
+from tests.made import Made
 
 ROOT = Path(__file__).parents[3]
 COLUMNS = ["name", "age", "zip", "illness", "visits"]
@@ -69,13 +71,31 @@ def left_behind(tmp_path: Path) -> list[Path]:
     return list((tmp_path / "work").rglob("*"))
 
 
-def released_file(lake: Lake, folder: Path) -> Path:
-    pq.write_table(privacy_release.read_release(lake.table("people"), "r1"), folder / "released.parquet")
-    return folder / "released.parquet"
+@pytest.fixture
+def first(made: Callable[..., Made], lake: Lake) -> str:
+    """A release of the same file, which is in the lake; its ID."""
+    shutil.copytree(made().lake.root, lake.root)
+    return made().release_id
 
 
-def test_run_publishes_and_says_where_and_what(
-    spec: str, lake: Lake, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+@pytest.fixture
+def released(made: Callable[..., Made], tmp_path: Path) -> Path:
+    """The records of that release."""
+    records = privacy_release.read_release(made().lake.table("people"), made().release_id)
+    pq.write_table(records, tmp_path / "released.parquet")
+    return tmp_path / "released.parquet"
+
+
+@pytest.fixture
+def manifest(made: Callable[..., Made], tmp_path: Path) -> Path:
+    """Its manifest."""
+    found = privacy_release.manifest_of(made().lake.table("people"), made().release_id)
+    (tmp_path / "manifest.json").write_text(json.dumps(found))
+    return tmp_path / "manifest.json"
+
+
+def test_run_publishes_and_says_where_and_what_and_no_value_of_a_person(
+    spec: str, people: pd.DataFrame, lake: Lake, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert main(["run", spec, "--release-id", "r1"]) == DONE
     out, err = capsys.readouterr()
@@ -83,6 +103,7 @@ def test_run_publishes_and_says_where_and_what(
     assert "rows      200" in out
     assert "passed    k_anonymity(k=5): measured 5" in out
     assert all(stage in err for stage in ("ingest", "validate", "release", "verify", "publish"))
+    assert not [value for value in {*people["name"], *people["illness"]} if value in out + err]
     (manifest, report) = (
         line.split()[1] for line in out.splitlines() if line.startswith(("manifest", "report"))
     )
@@ -111,12 +132,14 @@ def test_run_says_in_a_log_how_far_it_is_until_all_is_done(
     assert not [value for value in {*people["name"], *people["illness"]} if value in err]
 
 
-def test_a_short_run_says_in_a_log_nothing_of_how_far_it_is(
-    spec: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+def test_a_short_run_says_in_a_log_nothing_of_how_far_it_is_and_is_named_by_the_time(
+    spec: str, lake: Lake, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("privacy_release.config.durations.OFTEN", 3600.0)
-    assert main(["run", spec, "--release-id", "r1"]) == DONE
+    assert main(["run", spec]) == DONE
     assert percents(capsys.readouterr().err) == []
+    (entry,) = privacy_release.releases(lake.table("people"))
+    assert entry["release_id"].startswith("cli__2")
 
 
 def test_a_run_that_is_refused_never_says_that_all_is_done(
@@ -156,14 +179,6 @@ def test_run_shows_a_bar_with_percent_in_a_terminal(
     assert privacy_release.read_release(lake.table("people"), "r1").num_rows == 200
 
 
-def test_run_prints_no_value_of_a_person(
-    spec: str, people: pd.DataFrame, capsys: pytest.CaptureFixture[str]
-) -> None:
-    main(["run", spec])
-    printed = "".join(capsys.readouterr())
-    assert not [value for value in {*people["name"], *people["illness"]} if value in printed]
-
-
 def test_run_prints_alerts_and_publishes_all_the_same(
     spec: str, lake: Lake, people: pd.DataFrame, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -193,12 +208,6 @@ def test_run_takes_another_lake_and_keeps_the_work_area_where_asked(
     assert "contains raw records, remove it" in capsys.readouterr().err
 
 
-def test_run_without_release_id_is_named_by_the_time(spec: str, lake: Lake) -> None:
-    assert main(["run", spec]) == DONE
-    (entry,) = privacy_release.releases(lake.table("people"))
-    assert entry["release_id"].startswith("cli__2")
-
-
 @pytest.mark.parametrize(
     ("requested", "code", "words"),
     [
@@ -210,19 +219,18 @@ def test_policy_stricter_than_the_method_is_refused_and_leaves_nothing(
     spec: str,
     home: Path,
     lake: Lake,
+    first: str,
     tmp_path: Path,
     capsys: pytest.CaptureFixture[str],
     requested: dict[str, Any],
     code: int,
     words: str,
 ) -> None:
-    main(["run", spec, "--release-id", "r1"])
     edit(home / "policies" / "people.yaml", **requested)
-    capsys.readouterr()
     assert main(["run", spec, "--release-id", "r2"]) == code
     assert words in capsys.readouterr().err.splitlines()[-1]
-    assert [entry["release_id"] for entry in privacy_release.releases(lake.table("people"))] == ["r1"]
-    assert privacy_release.read_release(lake.table("people"), "r1").num_rows == 200
+    assert [entry["release_id"] for entry in privacy_release.releases(lake.table("people"))] == [first]
+    assert privacy_release.read_release(lake.table("people"), first).num_rows == 200
     assert left_behind(tmp_path) == []
 
 
@@ -461,16 +469,15 @@ def test_an_area_on_a_read_only_file_system_is_a_warning_and_a_run_there_says_wh
 
 
 def test_verify_passes_and_fails_by_the_policy(
-    spec: str, home: Path, lake: Lake, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    spec: str, home: Path, released: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    main(["run", spec, "--release-id", "r1"])
     (home / "released.yaml").write_text(
         "age: {role: quasi_identifier}\nzip: {role: quasi_identifier}\n"
         "illness: {role: sensitive}\nvisits: {role: insensitive}\n"
     )
     (home / "strict.yaml").write_text("require: [{model: k_anonymity, k: 50}]\n")
     (home / "lax.yaml").write_text("require: [{model: k_anonymity, k: 5}]\n")
-    table = str(released_file(lake, tmp_path))
+    table = str(released)
     for schema in (str(home / "released.yaml"), spec):
         assert main(["verify", table, "--policy", str(home / "lax.yaml"), "--schema", schema]) == DONE
     capsys.readouterr()
@@ -482,33 +489,29 @@ def test_verify_passes_and_fails_by_the_policy(
 
 
 def test_verify_needs_the_manifest_for_limits_that_no_table_shows(
-    spec: str, home: Path, lake: Lake, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    spec: str, home: Path, released: Path, manifest: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    main(["run", spec, "--release-id", "r1"])
-    manifest = tmp_path / "manifest.json"
-    manifest.write_text(json.dumps(privacy_release.manifest_of(lake.table("people"), "r1")))
     policy = str(home / "policies" / "people.yaml")
-    arguments = ["verify", str(released_file(lake, tmp_path)), "--policy", policy, "--schema", spec]
+    arguments = ["verify", str(released), "--policy", policy, "--schema", spec]
     assert main(arguments) == REFUSED
     assert "max_gcp: measured nothing measurable" in capsys.readouterr().out
     assert main([*arguments, "--manifest", str(manifest)]) == DONE
 
 
 def test_verify_counts_no_people_where_some_records_are_no_ones(
-    spec: str, home: Path, lake: Lake, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    spec: str, home: Path, released: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    main(["run", spec, "--release-id", "r1"])
-    file, policy = released_file(lake, tmp_path), home / "lax.yaml"
+    policy = home / "lax.yaml"
     policy.write_text("require: [{model: k_anonymity, k: 2}]\n")
     fields = yaml.safe_load(Path(spec).read_text())["schema"] | {COUNTERFEITS: {"role": "insensitive"}}
     schema = home / "released.yaml"
-    released = pq.read_table(file)
+    records = pq.read_table(released)
     del fields["name"]
     schema.write_text(yaml.safe_dump(fields))
-    arguments = ["verify", str(file), "--policy", str(policy), "--schema", str(schema)]
+    arguments = ["verify", str(released), "--policy", str(policy), "--schema", str(schema)]
     for first, code in ((0, DONE), (1, REFUSED)):
-        reported = pa.array([first, *[0] * (len(released) - 1)])
-        pq.write_table(released.append_column(COUNTERFEITS, reported), file)
+        reported = pa.array([first, *[0] * (len(records) - 1)])
+        pq.write_table(records.append_column(COUNTERFEITS, reported), released)
         assert main(arguments) == code
     assert "1 record is in classes with counterfeits" in capsys.readouterr().err
 
@@ -531,14 +534,13 @@ def test_verify_refuses_a_table_with_an_identifier(
 
 
 def test_inspect_lists_releases_and_shows_one(
-    spec: str, lake: Lake, capsys: pytest.CaptureFixture[str]
+    spec: str, lake: Lake, first: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    for release_id in ("r1", "r2"):
-        main(["run", spec, "--release-id", release_id])
+    main(["run", spec, "--release-id", "r2"])
     capsys.readouterr()
     assert main(["inspect", f"{lake.root}/people"]) == DONE
     lines = capsys.readouterr().out.splitlines()
-    assert [line.split()[-1] for line in lines] == ["r1", "r2"]
+    assert [line.split()[-1] for line in lines] == [first, "r2"]
     assert all("mondrian" in line for line in lines)
     assert "superseded" in lines[0]
     assert "current" in lines[1]
@@ -556,15 +558,8 @@ def test_inspect_lists_releases_and_shows_one(
     assert "_proof" not in capsys.readouterr().out
 
 
-def test_inspect_shows_a_manifest_file(
-    spec: str, lake: Lake, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    main(["run", spec, "--release-id", "r1"])
-    (tmp_path / "manifest.json").write_text(
-        json.dumps(privacy_release.manifest_of(lake.table("people"), "r1"))
-    )
-    capsys.readouterr()
-    assert main(["inspect", str(tmp_path / "manifest.json")]) == DONE
+def test_inspect_shows_a_manifest_file(manifest: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["inspect", str(manifest)]) == DONE
     assert "gcp" in capsys.readouterr().out
 
 
@@ -601,9 +596,8 @@ def test_superseded_releases_move_to_a_history_and_are_retracted_there(
 
 
 def test_another_mode_is_refused_until_the_table_allows_it(
-    spec: str, lake: Lake, capsys: pytest.CaptureFixture[str]
+    spec: str, lake: Lake, first: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert main(["run", spec, "--release-id", "r1"]) == DONE
     edit(spec, publish={"table": "people", "mode": "partitions"})
     assert main(["run", spec, "--release-id", "r2"]) == WRONG
     assert "--mode partitions" in capsys.readouterr().err
@@ -617,10 +611,11 @@ def test_another_mode_is_refused_until_the_table_allows_it(
         assert "publish.mode: append" in capsys.readouterr().err
 
 
-def test_retract_takes_a_release_back_once(spec: str, lake: Lake, capsys: pytest.CaptureFixture[str]) -> None:
-    for release_id in ("r1", "r2"):
-        main(["run", spec, "--release-id", release_id])
-    arguments = ["retract", f"{lake.root}/people", "r1", "--reason", "wrong source"]
+def test_retract_takes_a_release_back_once(
+    spec: str, lake: Lake, first: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    main(["run", spec, "--release-id", "r2"])
+    arguments = ["retract", f"{lake.root}/people", first, "--reason", "wrong source"]
     assert [main(arguments), main(arguments)] == [DONE, DONE]
     assert [entry["state"] for entry in privacy_release.releases(lake.table("people"))] == [
         "retracted",

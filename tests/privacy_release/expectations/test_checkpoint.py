@@ -1,6 +1,7 @@
 """A named Checkpoint of a file context: its actions run, and no value or hash of a record reaches them."""
 
 import json
+import shutil
 import threading
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
@@ -109,30 +110,46 @@ class Folder:
 Make = Callable[..., Folder]
 
 
+@pytest.fixture(scope="module")
+def plain(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A context whose checkpoint expects ages, for copying."""
+    return make_context(tmp_path_factory.mktemp("plain") / "gx", BETWEEN).path
+
+
 @pytest.fixture
-def make(home: Path) -> Make:
+def make(home: Path, plain: Path) -> Make:
     """Makes a context in the include folder, as its owner does."""
 
-    def context(*expectations: Any, actions: Any = (), result_format: Any = "COMPLETE") -> Folder:
+    def context(*expectations: Any, **more: Any) -> Folder:
         folder = home / "gx"
-        made = gx.get_context(mode="file", context_root_dir=str(folder))
-        frame = made.data_sources.add_pandas("tables").add_dataframe_asset("people")
-        batch = frame.add_batch_definition_whole_dataframe("all")
-        suite = made.suites.add(gx.ExpectationSuite(**{"name": "people", "expectations": list(expectations)}))
-        validation = made.validation_definitions.add(
-            gx.ValidationDefinition(name="people", data=batch, suite=suite)
-        )
-        made.checkpoints.add(
-            gx.Checkpoint(
-                name="daily",
-                validation_definitions=[validation],
-                actions=list(actions),
-                result_format=result_format,
-            )
-        )
+        if more or expectations != (BETWEEN,):
+            return make_context(folder, *expectations, **more)
+        shutil.copytree(plain, folder)
         return Folder(path=folder)
 
     return context
+
+
+def make_context(
+    folder: Path, *expectations: Any, actions: Any = (), result_format: Any = "COMPLETE"
+) -> Folder:
+    """Make a context with one suite and the checkpoint `daily`."""
+    made = gx.get_context(mode="file", context_root_dir=str(folder))
+    frame = made.data_sources.add_pandas("tables").add_dataframe_asset("people")
+    batch = frame.add_batch_definition_whole_dataframe("all")
+    suite = made.suites.add(gx.ExpectationSuite(**{"name": "people", "expectations": list(expectations)}))
+    validation = made.validation_definitions.add(
+        gx.ValidationDefinition(name="people", data=batch, suite=suite)
+    )
+    made.checkpoints.add(
+        gx.Checkpoint(
+            name="daily",
+            validation_definitions=[validation],
+            actions=list(actions),
+            result_format=result_format,
+        )
+    )
+    return Folder(path=folder)
 
 
 def everything(inbox: Inbox) -> list[Any]:

@@ -238,6 +238,7 @@ def test_an_expectation_measures_what_the_policys_model_measures(
     assert result.result["details"]["failing_classes"] == int(model.violations(classes).sum())
 
 
+@pytest.mark.quick("distinct-COMPLETE", "entropy-SUMMARY", "recursive-BASIC", "distinct-BOOLEAN_ONLY")
 @pytest.mark.parametrize("result_format", ["BOOLEAN_ONLY", "BASIC", "SUMMARY", "COMPLETE"])
 @pytest.mark.parametrize("expectation", EXPECTATIONS[1:4], ids=["distinct", "entropy", "recursive"])
 def test_no_result_and_no_page_of_data_docs_shows_a_value(

@@ -96,6 +96,7 @@ def test_samples_end_with_their_time(
         measured_on_samples(steps, longest=longest)
 
 
+@pytest.mark.quick("changed0-InfeasibleError")  # a process each
 @pytest.mark.parametrize(
     ("changed", "error"),
     [

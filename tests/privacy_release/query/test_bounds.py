@@ -6,7 +6,7 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from privacy_release.query.columns import _leaves
@@ -116,7 +116,6 @@ def released(records: list[Any]) -> pa.Table:
     )
 
 
-@settings(max_examples=40, deadline=None)
 @given(
     st.lists(RECORD, min_size=1, max_size=2),
     st.lists(st.one_of(RANGE, ZIP, SICK), max_size=3),
@@ -145,7 +144,6 @@ def test_bounds_of_counts_and_means_hold_for_every_table_and_are_reached(
         assert math.isnan(mean.low)
 
 
-@settings(max_examples=40, deadline=None)
 @given(st.lists(RECORD, min_size=1, max_size=2), st.lists(st.one_of(RANGE, LIST), max_size=3))
 def test_several_conditions_on_one_column_are_taken_together(
     records: list[Any], conditions: list[Condition]

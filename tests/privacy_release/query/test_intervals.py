@@ -1,6 +1,7 @@
 """Intervals of published releases: what is answered, what is refused, and what lies beside the release."""
 
 import json
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -165,9 +166,11 @@ def test_a_release_without_replicates_is_read_and_says_why_it_has_no_intervals(t
         privacy_release.replicates(lake.root, "old")
 
 
-def test_replicates_that_were_changed_are_refused_and_go_with_a_retraction(tmp_path: Path) -> None:
+def test_replicates_that_were_changed_are_refused_and_go_with_a_retraction(
+    shared: Lake, tmp_path: Path
+) -> None:
     lake = Lake(root=str(tmp_path / "lake"))
-    publish_synthetic(tmp_path, lake, name="private")
+    shutil.copytree(shared.root, lake.root)
     digest = releases(lake.table("private"))[0]["further"]["replicates.parquet"]
     file = Path(lake.root) / lake.table("private").proofs / f"{digest}.parquet"
     whole = file.read_bytes()

@@ -18,7 +18,13 @@ from tests.bad_files import ANY_FILE, ANY_YAML, TARGETS, mutations, write_neighb
 MOST_COMPARED = 500  # times that a wrong word is compared with the right ones, for both releases
 MOST_CHARACTERS = 6_000
 EVERYWHERE = [(kind, name) for kind in TARGETS for name in ANY_FILE]
-IN_YAML = [(kind, name) for kind in ("release", "policy") for name in ANY_YAML]
+# The same reader reads a policy: one case each of a value, a key and a document.
+OF_POLICY = {"no-such-date", "10000-brackets", "alias-bomb", "list-as-key", "doubled-key", "two-documents"}
+IN_YAML = [
+    pytest.param(kind, name, marks=[pytest.mark.slow] if kind == "policy" and name not in OF_POLICY else [])
+    for kind in ("release", "policy")
+    for name in ANY_YAML
+]
 
 Change = Callable[[Path], None]
 
@@ -214,7 +220,7 @@ def outcomes(home: Path, count: int) -> dict[str, int]:
 
 
 def test_every_mutated_file_is_a_clear_error_or_right(two: Path) -> None:
-    assert sum(outcomes(two, 40).values()) == 40
+    assert sum(outcomes(two, 20).values()) == 20
 
 
 @pytest.mark.slow

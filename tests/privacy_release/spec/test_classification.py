@@ -218,6 +218,10 @@ def test_every_other_query_is_refused(classes: Classes, work: WorkArea, sql: str
         SpecError, match=r"source.sql must select columns of one of the views .*\(public.visits\)"
     ):
         privacy_release.ingest(Query(connection="ward", url="sqlite://", sql=sql), schema(), work)
+
+
+def test_a_query_of_a_listed_view_through_another_connection_is_refused(classes: Classes) -> None:
+    classes(**VIEWS)
     with pytest.raises(SpecError, match="for the connection other"):
         classified(schema(), query=("other", "SELECT age FROM public.visits"))
 

@@ -34,7 +34,8 @@ def lines(text: str) -> dict[str, str]:
 
 def drafted(tmp_path: Path, least: int = 2, **columns: object) -> dict[str, str]:
     path = tmp_path / "t.parquet"
-    pq.write_table(pa.table(columns), path, row_group_size=7)
+    table = pa.table(columns)
+    pq.write_table(table, path, row_group_size=max(7, len(table) // 20))
     (tmp_path / "spill").mkdir()
     with LocalEngine(memory=500_000_000, spill=tmp_path / "spill") as engine:
         return lines(draft_spec(engine, [str(path)], "uri", "name", least=least))

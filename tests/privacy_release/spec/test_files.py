@@ -3,6 +3,7 @@
 import json
 import os
 import re
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -36,14 +37,21 @@ def rows_of(path: Path) -> list[list[str]]:
     return [line.split(";") for line in path.read_text(encoding="utf-8").splitlines()]
 
 
+@cache
 def load(path: Path) -> dict[str, Any]:
+    """The content of a file, for reading only."""
     text = path.read_text(encoding="utf-8")
     return dict(json.loads(text) if path.suffix == ".json" else yaml.safe_load(text))
 
 
+@cache
+def hierarchy(name: str) -> Hierarchy:
+    return Hierarchy.from_csv((INCLUDE / name).read_text(encoding="utf-8"))
+
+
 def schema_of(release: dict[str, Any]) -> DataSchema:
     names = {fields["hierarchy"] for fields in release["schema"].values() if "hierarchy" in fields}
-    trees = {name: Hierarchy.from_csv((INCLUDE / name).read_text(encoding="utf-8")) for name in names}
+    trees = {name: hierarchy(name) for name in names}
     return DataSchema.from_dict(release["schema"], trees)
 
 

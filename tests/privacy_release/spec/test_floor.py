@@ -180,41 +180,36 @@ def test_a_policy_that_says_less_than_the_floor_is_an_error_of_its_releases(
         run_release(load_spec(home / "releases" / "people.yaml"), lake, "r1", work)
 
 
-@pytest.mark.parametrize(
-    ("content", "expected"),
-    [
-        (None, "FileNotFoundError"),
-        ("require: [", "must be YAML"),
-        ("require: []", "must require at least one model"),
-        ("require: [{model: k_anonymity, k: 5}]\napproval: perhaps", "approval must be true or false"),
-        ("require: [{model: k_anonymity, k: 5}]\nunknown: 1", "floor.yaml: line 2: policy: unknown fields"),
-    ],
-)
+UNREADABLE = {
+    None: "FileNotFoundError",
+    "require: [": "must be YAML",
+    "require: []": "must require at least one model",
+    "require: [{model: k_anonymity, k: 5}]\napproval: perhaps": "approval must be true or false",
+    "require: [{model: k_anonymity, k: 5}]\nunknown: 1": "floor.yaml: line 2: policy: unknown fields",
+}
+
+
 def test_a_floor_that_cannot_be_read_stops_every_release_and_no_page(
-    content: str | None,
-    expected: str,
-    home: Path,
-    staged: StagedRelease,
-    lake: Lake,
-    work: WorkArea,
-    set_floor: Floor,
+    home: Path, staged: StagedRelease, lake: Lake, work: WorkArea, set_floor: Floor
 ) -> None:
     report = privacy_release.verify_staged(staged, weak())
     path = set_floor(k(3))
-    path.unlink() if content is None else path.write_text(content)
     spec = load_spec(home / "releases" / "people.yaml")
-    for step in (
+    steps = (
         lambda: run_release(spec, lake, "r1", work),
         lambda: privacy_release.ingest(spec.source.uri, spec.data_schema(), work),
         lambda: privacy_release.verify_staged(staged, weak()),
         lambda: privacy_release.publish_staged(staged, report, lake.table("people"), "r1"),
-    ):
-        with pytest.raises(SpecError, match=f"the floor policy .*{expected}.*PRIVACY_FLOOR_POLICY"):
-            step()
-    assert [spec.name for spec in readable_specs()] == ["people"]
-    found = catalogue()
-    assert [spec.name for spec in found.usable.values()] == ["people"]  # its DAG stays to be seen
-    assert len(found.faults) == 1
+    )
+    for content, expected in UNREADABLE.items():
+        path.unlink() if content is None else path.write_text(content)
+        for step in steps:
+            with pytest.raises(SpecError, match=f"the floor policy .*{expected}.*PRIVACY_FLOOR_POLICY"):
+                step()
+        assert [spec.name for spec in readable_specs()] == ["people"]
+        found = catalogue()
+        assert [spec.name for spec in found.usable.values()] == ["people"]  # its DAG stays to be seen
+        assert len(found.faults) == 1
 
 
 def test_a_floor_by_a_relative_path_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -220,15 +220,24 @@ def released(lie: str, people: Path, folder: Path, *, checked: bool = True) -> N
 
 
 FLOORS = {"easy": EASY, "hard": HARD, "hardest": HARDEST}
+PASSES = {
+    ("a name that is allowed", "easy"),
+    ("quasi-identifiers as sensitive", "hard"),
+    ("the sensitive attribute as a quasi-identifier", "hardest"),
+}
 
 
 def lies() -> Iterator[Any]:
-    """Each lie under each floor; a case that follows from a stricter or an easier floor is slow."""
+    """Each lie under each floor; a case that follows from a stricter or an easier floor is slow.
+
+    So is what passes, but for `PASSES`: that is no guarantee, and an honest release passes in a quick test.
+    """
     for lie, (*of_floors, _) in SAID.items():
         for i, name in enumerate(FLOORS):
             passes_a_stricter_one = not of_floors[i] and "" in of_floors[i + 1 :]
             stopped_by_an_easier_one = bool(of_floors[i]) and of_floors[i] in of_floors[:i]
-            follows = passes_a_stricter_one or stopped_by_an_easier_one
+            passes = not of_floors[i] and (lie, name) not in PASSES
+            follows = passes or passes_a_stricter_one or stopped_by_an_easier_one
             yield pytest.param(lie, name, id=f"{lie}-{name}", marks=[pytest.mark.slow] if follows else [])
 
 
@@ -270,6 +279,7 @@ def test_the_page_says_what_still_passes() -> None:
     }
 
 
+@pytest.mark.quick("hardest")  # which has all rules of the others
 @pytest.mark.parametrize("floor", FLOORS.values(), ids=FLOORS)
 def test_an_honest_release_is_published_under_each(
     floor: dict[str, Any], people: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch

@@ -2,8 +2,6 @@
 
 import json
 import re
-import subprocess
-import sys
 from collections.abc import Callable
 from datetime import date
 from pathlib import Path
@@ -469,32 +467,16 @@ def test_json_schema_describes_the_file_and_not_the_program() -> None:
     assert "mondrian" in json.dumps(found["$defs"]["MethodSpec"]["properties"]["method"])
 
 
-@pytest.mark.parametrize(
-    "given",
-    [
-        {"release": {"method": "mondrian", "seed": -1}},
-        {"outliers": {"method": "okplof", "max_share": 1.5}},
-        {"source": {"uri": "people.parquet", "max_expansion": 0}},
-    ],
-    ids=lambda given: next(iter(given)),
-)
-def test_the_json_schema_refuses_a_number_out_of_its_limits(given: dict[str, Any]) -> None:
+def test_the_json_schema_refuses_a_number_out_of_its_limits() -> None:
     checked = Draft202012Validator(json_schema())
     least = yaml.safe_load(RELEASES[0].read_text())
     assert checked.is_valid(least)
-    assert not checked.is_valid({**least, **given})
-
-
-def test_reading_a_specification_imports_nothing_heavy() -> None:
-    heavy = ["pandas", "pyarrow", "numba", "sklearn", "great_expectations", "deltalake"]
-    code = (
-        "import sys; from privacy_release.spec.model import load_spec; "
-        f"load_spec({str(RELEASES[0])!r}); print([m for m in {heavy} if m in sys.modules])"
-    )
-    done = subprocess.run(
-        [sys.executable, "-c", code], capture_output=True, text=True, cwd=INCLUDE.parent, check=True
-    )
-    assert done.stdout.strip() == "[]"
+    for wrong in (
+        {"release": {"method": "mondrian", "seed": -1}},
+        {"outliers": {"method": "okplof", "max_share": 1.5}},
+        {"source": {"uri": "people.parquet", "max_expansion": 0}},
+    ):
+        assert not checked.is_valid({**least, **wrong}), wrong
 
 
 def test_what_is_said_of_direct_identifiers_reaches_the_engine(home: Path) -> None:

@@ -1,6 +1,7 @@
 """Every function that refuses is called from a rule, or on the list of those that decide elsewhere."""
 
 import ast
+import re
 from collections.abc import Iterator
 
 from deploy.local.embedded import checkout
@@ -21,6 +22,8 @@ def functions(node: ast.AST, inside: str = "") -> Iterator[str]:
 
 def refusals(source: str) -> set[str]:
     """Qualified names of the functions of a module that refuse, by their names."""
+    if not re.search(r"\bdef (refuse|require)_", source):  # much faster than parsing
+        return set()
     found = functions(ast.parse(source))
     return {name for name in found if name.rpartition(".")[2].startswith(("refuse_", "require_"))}
 
@@ -48,7 +51,13 @@ def test_what_refuses_is_called_from_a_rule_or_listed_with_the_reason() -> None:
 
 
 def test_what_is_listed_exists_once() -> None:
-    there = {(module, name) for module, source in sources() for name in functions(ast.parse(source))}
+    modules = {module for module, _ in LISTED}
+    there = {
+        (module, name)
+        for module, source in sources()
+        if module in modules
+        for name in functions(ast.parse(source))
+    }
     assert LISTED - there == set()
     assert len(LISTED) == len(EXEMPTIONS)
     assert {found.reason for found in EXEMPTIONS} == set(Reason)
