@@ -3,7 +3,7 @@
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import cache, partial
+from functools import partial
 from itertools import chain
 from typing import Any
 
@@ -23,7 +23,7 @@ from privacy_engine.tables.schema import DataSchema
 from privacy_engine.verification import known_rows
 from privacy_engine.verification.policy import ReleasePolicy
 from privacy_engine.verification.tally import tallied
-from privacy_engine.verification.uniqueness import Sizes, as_declared
+from privacy_engine.verification.uniqueness import as_declared
 from privacy_engine.verification.verify import (
     CountedRecords,
     Finding,
@@ -82,7 +82,7 @@ def verify_files(
         persons=persons,
         known=known or _known(engine, files, schema, by_person, needed),
         values=partial(_values, engine, files),
-        sizes=_sizes(engine, files),
+        sizes=partial(engine.class_sizes, files),
     )
     return verify_tallies(counted, schema, policy, loss=loss, figures=figures, year=year)
 
@@ -173,7 +173,7 @@ def examine_files(
         tallies=tallies(),
         persons=persons,
         known=known,
-        sizes=_sizes(engine, files),
+        sizes=partial(engine.class_sizes, files),
     )
     report = verify_tallies(counted, schema, policy)
     figures = risk.figures() | known_rows.figures(known, policy.require)
@@ -259,16 +259,6 @@ def _values(engine: Engine, files: Files, column: str) -> tuple[pd.Series, npt.N
     values = to_frame(counted.select([column]))[column]
     known = values.notna().to_numpy(dtype=np.bool_)
     return values[known], counted.column("count").to_numpy().astype(np.int64)[known]
-
-
-def _sizes(engine: Engine, files: Files) -> Sizes:
-    """Return the function that counts the classes of some columns by size. It counts each once."""
-
-    @cache
-    def counted(columns: tuple[str, ...]) -> Mapping[int, int]:
-        return engine.class_sizes(files, columns)
-
-    return lambda columns: counted(tuple(columns))
 
 
 def _by_table(
