@@ -234,7 +234,7 @@ def is_sha256(value: object) -> TypeGuard[str]:
 
 @cache
 def _code() -> Mapping[str, str]:
-    """Return the versions of the code that made and publishes the release. Reading them takes milliseconds."""
+    """Return the versions of the code that made and publishes the release: ten files to parse."""
     found = {"python": platform.python_version()}
     for name in _CODE:
         try:
