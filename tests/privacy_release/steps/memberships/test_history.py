@@ -3,6 +3,7 @@
 import json
 import stat
 from collections import defaultdict
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -40,7 +41,7 @@ from privacy_release.steps.approval_question import question
 from privacy_release.steps.approval_text import body, escaped
 from privacy_release.steps.memberships.earlier import EarlierReleases
 from privacy_release.steps.memberships.marks import marks_of
-from privacy_release.steps.memberships.persons import KnownPersons, Persons
+from privacy_release.steps.memberships.persons import PERSON, KnownPersons, Persons, write_persons
 from privacy_release.steps.memberships.recording import staged_membership
 from privacy_release.workarea.area import WorkArea
 from privacy_release.workarea.parquet import parquet_bytes, read_private, write_private
@@ -686,6 +687,18 @@ def test_people_of_normal_forms_are_not_looked_for_among_exact_ones(runs: Runs) 
     exact = SCHEMA | {"patient": {"role": "identifier", "exact": {"allow": "case is part of the number"}}}
     with pytest.raises(AirflowFailException, match="restore `exact` as the schema had it"):
         runs.release(patients(SORTED), "second", schema=exact)
+
+
+def test_what_is_not_known_of_a_record_is_none_as_it_was_written(tmp_path: Path) -> None:
+    """Counterfeits are of no person, and files of earlier versions had neither salts nor other columns."""
+    hashes = np.array([["a", None, "b"], ["c", None, "d"], [None, None, None]], dtype=object)
+    kept = write_persons(hashes, tmp_path / "persons.parquet", "key", "form", None)
+    known = KnownPersons.of(kept)
+    assert known.hashes.tolist() == hashes.tolist()
+    assert known.secret is None
+    sha256 = write_private(Path(kept.uri), parquet_bytes(pd.DataFrame({PERSON: hashes[0]})))
+    earlier = KnownPersons.of(replace(kept, sha256=sha256))
+    assert earlier.hashes.tolist() == [hashes[0].tolist(), [None] * 3, [None] * 3]
 
 
 def test_the_key_is_not_shown() -> None:
