@@ -20,7 +20,8 @@ def count_rows(run: Handed, step: Step) -> Table:
 
 
 def add_count_rows(monkeypatch: pytest.MonkeyPatch, folder: Path) -> None:
-    """Have plans prepare the table with the step `count_rows`, which writes into a folder."""
+    """Have plans prepare the table with the step `count_rows`, which writes into a folder that is made."""
+    folder.mkdir()
     preparing = plan._preparing
 
     def with_count(spec: ReleaseSpec) -> Iterator[Step]:

@@ -7,8 +7,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import privacy_release
+from privacy_release.spec.model import load_spec
 from privacy_release.workarea.area import WorkArea
-from privacy_release.workarea.references import StagedRelease
+from privacy_release.workarea.references import EngineRef, StagedRelease, Table
+from tests import tables
 
 LOCK = ".lock"  # of the area that is in use
 
@@ -41,3 +44,21 @@ def kept(folder: Path, stage: Callable[[WorkArea], StagedRelease]) -> Kept:
         files = folder / "files"
         shutil.copytree(work.folder, files, ignore=shutil.ignore_patterns(LOCK))
         return Kept(files=files, area=work.folder, ref=ref)
+
+
+def ingested(home: Path, work: WorkArea, engine: EngineRef | None = None) -> Table:
+    """Ingest the source of the release `people` of a folder that `tests.tables.write_home` wrote."""
+    spec = load_spec(home / "releases" / "people.yaml")
+    source = spec.only_source
+    return privacy_release.ingest(source.uri, spec.data_schema(), work, columns=source.columns, engine=engine)
+
+
+def people(folder: Path) -> Kept:
+    """Stage a release of `tests.tables` that an anonymizer made, and keep its files."""
+
+    def stage(work: WorkArea) -> StagedRelease:
+        table = ingested(tables.write_home(folder / "include"), work)
+        given = {"k": 5, "l": 2}
+        return privacy_release.make_release(table, work, method="mondrian", parameters=given, seed=7)
+
+    return kept(folder, stage)

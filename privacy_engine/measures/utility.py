@@ -165,9 +165,11 @@ def query_error(
     if queries < 1 or attributes < 1:
         raise ValueError(f"queries and attributes must be >= 1, got {queries} and {attributes}")
     encoded, cells = recoding.encoded, covers(recoding)
-    asked = [_region(encoded, rng, attributes) for _ in range(queries)]
-    step = max(1, _AT_ONCE // max([len(encoded), *(len(domain.values) for domain in encoded.domains)]))
-    errors = [_errors(recoding, cells, asked[i : i + step]) for i in range(0, queries, step)]
+    sizes = [len(domain.values) for domain in encoded.domains]
+    covered = [cell.total(np.ones(size)) for cell, size in zip(cells, sizes, strict=True)]
+    regions = [_region(encoded, rng, attributes) for _ in range(queries)]
+    step = max(1, _AT_ONCE // max(len(encoded), *sizes))
+    errors = [_errors(recoding, cells, covered, regions[i : i + step]) for i in range(0, queries, step)]
     return float(np.median(np.concatenate(errors)))
 
 
@@ -191,9 +193,12 @@ def _region(encoded: EncodedTable, rng: np.random.Generator, attributes: int) ->
 
 
 def _errors(
-    recoding: Recoding, cells: Sequence["Cover"], regions: Sequence[Mapping[int, tuple[int, int]]]
+    recoding: Recoding,
+    cells: Sequence["Cover"],
+    covered: Sequence[FloatArray],
+    regions: Sequence[Mapping[int, tuple[int, int]]],
 ) -> FloatArray:
-    """(m,) relative errors of the queries on some regions."""
+    """(m,) relative errors of the queries on some regions; ``covered`` has each cell's number of values."""
     encoded = recoding.encoded
     inside = np.ones((len(regions), len(encoded)), dtype=np.bool_)
     share = np.ones((len(regions), recoding.classes))
@@ -208,8 +213,8 @@ def _errors(
         else:
             places = np.arange(len(domain.values))
             selected = (ends[:, :1] <= places) & (places <= ends[:, 1:])
-        parts = cell.total(selected.astype(np.float64)) / cell.total(np.ones(len(domain.values)))
-        inside[those] &= selected[which][:, encoded.codes[:, j]]
+        parts = cell.total(selected.astype(np.float64)) / covered[j]
+        inside[those] &= np.take(selected[which], encoded.codes[:, j], axis=1)
         share[those] *= parts[which]
     truths, sizes = np.count_nonzero(inside, axis=1), recoding.sizes.astype(np.float64)
     return np.array(

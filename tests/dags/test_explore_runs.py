@@ -6,17 +6,20 @@ import stat
 from collections.abc import Callable
 from functools import wraps
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pandas as pd
 import pytest
 
 from airflow_privacy_release.compat import AirflowFailException
-from airflow_privacy_release.operators.compare import MeasureChoiceOperator
+from airflow_privacy_release.operators.compare import MeasureChoiceOperator, SampleRecordsOperator
 from privacy_engine.dp.limits import Limit
 from privacy_engine.errors import SpecError
 from privacy_release.cli.main import DONE, main
 from privacy_release.ledger.ledger import BudgetLedger
+from privacy_release.spec.model import load_spec
+from privacy_release.steps.ingest import ingest
 from privacy_release.workarea.remote.keys import KEY_VARIABLE
 from tests.canaries import CANARIES, planted_everywhere
 from tests.dags.conftest import Run
@@ -272,8 +275,6 @@ def test_a_private_method_is_not_run_on_people_unless_something_pays(
     from privacy_release.explore.cells import measured
     from privacy_release.explore.choices import Choice
     from privacy_release.explore.records import records_of_table
-    from privacy_release.spec.model import load_spec
-    from privacy_release.steps.ingest import ingest
 
     home.write(**PRIVATE, budget={"dataset": "people"})
     spec = load_spec(home.spec("people"))
@@ -284,6 +285,27 @@ def test_a_private_method_is_not_run_on_people_unless_something_pays(
         found = measured(choice, records, work)
         assert expected in str(found["failed"])
         assert found["figures"] == {}
+
+
+@pytest.mark.parametrize("paid", [True, False], ids=["booked", "anonymized"])
+def test_the_log_tells_the_number_of_records_unless_a_budget_pays(
+    home: Any, work: Any, work_root: Path, capsys: pytest.CaptureFixture[str], paid: bool
+) -> None:
+    home.write(**PRIVATE if paid else {}, budget={"dataset": "people"} if paid else None)
+    spec = load_spec(home.spec("people"))
+    table = ingest(str(home.folder / "people.parquet"), spec.data_schema(), work)
+    task = SampleRecordsOperator(
+        task_id="records",
+        spec="releases/people.yaml",
+        choices=[{"method": "latent_class" if paid else "mondrian"}],
+        table=table.to_ref(),
+        book=paid,
+    )
+    at = SimpleNamespace(dag_id="explore", run_id="r1", task_id="records", map_index=-1)
+    found = task.execute({"ti": at})
+    (logged,) = [line for line in capsys.readouterr().out.splitlines() if "records" in line]
+    assert found["origin"] in logged
+    assert ("rows" in logged) is not paid
 
 
 @pytest.mark.parametrize(

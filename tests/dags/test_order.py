@@ -82,8 +82,7 @@ def test_a_step_without_its_own_operator_runs_in_one_process_and_is_a_task(
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    (folder := tmp_path / "counted").mkdir()
-    add_count_rows(monkeypatch, folder)
+    add_count_rows(monkeypatch, folder := tmp_path / "counted")
     home.write()
     dag = load("people").dags["people"]
     table = dag.get_task("ingest").execute(context("ingest"))
@@ -106,8 +105,7 @@ def test_a_step_without_its_own_operator_runs_in_a_dag(
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    (folder := tmp_path / "counted").mkdir()
-    add_count_rows(monkeypatch, folder)
+    add_count_rows(monkeypatch, folder := tmp_path / "counted")
     home.write()
     done = run("people")
     assert (done.state, done.tasks["count_rows"]) == ("success", "success"), done.tasks

@@ -419,8 +419,8 @@ def test_the_form_of_a_private_release_shows_no_figure_of_the_source(made: Any, 
     booking: Any = SimpleNamespace(dataset="adult", over_time=None)
     source = replace(staged.source, expectations={"expected": 7, "evaluated": 7, "passed": 6})
     private = replace(staged, loss=loss, booking=booking, source=source)
-    asked = question(private, report, lake.table("people"), "run 1")
-    assert asked["expectations"] is None
+    found = question(private, report, lake.table("people"), "run 1")
+    assert found["expectations"] is None
     text = shown((private, report), lake)
     assert "Epsilon **0.5**" in text
     assert "budget of **adult**" in text
@@ -436,9 +436,9 @@ def test_no_figure_is_compared_with_that_of_a_private_release(made: Any, lake: L
     publish_rows(
         lake.table("people"), "last", Path(staged.uri), manifest, b"a report", expected_sha256=staged.sha256
     )
-    asked = question(staged, report, lake.table("people"), "next")["difference"]
-    assert asked is not None
-    assert bool(asked["figures"]) is not private
+    difference = question(staged, report, lake.table("people"), "next")["difference"]
+    assert difference is not None
+    assert bool(difference["figures"]) is not private
 
 
 @pytest.mark.parametrize(

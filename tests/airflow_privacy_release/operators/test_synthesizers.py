@@ -156,8 +156,8 @@ def test_alerts_of_a_verified_release_are_about_its_budget_and_released_records(
 ) -> None:
     given = {"budget": "people", "policy": POLICY, "epsilon": 1.75, "rows": 50}
     staged = PrivBayesOperator(task_id="synthesize", table=table, **given).execute(context("synthesize"))
-    asked = {"budget": {"left_below": 0.2}, "rows": {"above": 40}}
-    verify = VerifyOperator(task_id="verify", table=staged, policy=POLICY, name="people", alerts=asked)
+    alerts = {"budget": {"left_below": 0.2}, "rows": {"above": 40}}
+    verify = VerifyOperator(task_id="verify", table=staged, policy=POLICY, name="people", alerts=alerts)
     rows, left = verify.execute(context("verify"))["alerts"]
     assert (rows["figure"], rows["value"]) == ("rows", 50)
     assert left["text"].startswith("people: 0.25 of epsilon 2 is left (in total)")

@@ -82,16 +82,18 @@ def parser() -> Iterator[duckdb.DuckDBPyConnection]:
         yield opened
 
 
-def ages(lake: Lake, **asked: Any) -> list[int]:
+def ages(lake: Lake, **options: Any) -> list[int]:
     """The different ages that a query sees, without a process for it."""
-    seen = [take_snapshot(lake, "people", asked.pop("release", None), **{"every_release": False, **asked})]
+    seen = [
+        take_snapshot(lake, "people", options.pop("release", None), **{"every_release": False, **options})
+    ]
     found = run_unchecked(lake, seen, "SELECT DISTINCT age FROM people ORDER BY age")
     return [age for (age,) in found]
 
 
-def answered_ages(lake: Lake, **asked: Any) -> list[int]:
+def answered_ages(lake: Lake, **options: Any) -> list[int]:
     """The same by a query."""
-    given = answer(lake, "SELECT DISTINCT age FROM people ORDER BY age", **asked)
+    given = answer(lake, "SELECT DISTINCT age FROM people ORDER BY age", **options)
     return given.rows.column("age").to_pylist()
 
 

@@ -93,7 +93,6 @@ def test_a_check_does_a_step_that_was_added_to_the_plan(
 ) -> None:
     monkeypatch.setenv("PRIVACY_WORK_AREA", str(tmp_path / "areas"))
     home = tables.write_home(tmp_path / "home")
-    (folder := tmp_path / "counted").mkdir()
-    add_count_rows(monkeypatch, folder)
+    add_count_rows(monkeypatch, folder := tmp_path / "counted")
     assert main(["check", "--source", str(home / "releases" / "people.yaml")]) == DONE, capsys.readouterr()
     assert {file.read_text() for file in folder.iterdir()} == {str(len(tables.people()))}

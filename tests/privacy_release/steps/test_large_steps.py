@@ -22,7 +22,6 @@ from privacy_release.lake.read import read_release, releases
 from privacy_release.lake.store import Lake
 from privacy_release.ledger.ledger import BudgetLedger
 from privacy_release.spec.files import load_policy
-from privacy_release.spec.model import ReleaseSpec, load_spec
 from privacy_release.steps import verify as verify_step
 from privacy_release.steps.approval_question import question
 from privacy_release.steps.approval_text import body
@@ -30,9 +29,8 @@ from privacy_release.workarea import parquet as parquet_files
 from privacy_release.workarea.area import WorkArea
 from privacy_release.workarea.engines import open_engine, read_engine
 from privacy_release.workarea.references import StagedRelease, Table, plain
-from tests import tables
 from tests.ledgers import new_ledger
-from tests.staged import Kept, kept
+from tests.staged import Kept, ingested, people
 from tests.tables import SPENDING
 
 K, L = {"model": "k_anonymity", "k": 5}, {"model": "distinct_l_diversity", "l": 2, "attribute": "illness"}
@@ -42,38 +40,13 @@ FRAGMENTS = read_engine("fragments")
 
 
 @pytest.fixture
-def spec(home: Path) -> ReleaseSpec:
-    return load_spec(home / "releases" / "people.yaml")
-
-
-def ingested(spec: ReleaseSpec, work: WorkArea) -> Table:
-    source = spec.only_source
-    return privacy_release.ingest(
-        source.uri, spec.data_schema(), work, columns=source.columns, engine=FRAGMENTS
-    )
-
-
-@pytest.fixture
-def table(spec: ReleaseSpec, work: WorkArea) -> Table:
-    return ingested(spec, work)
+def table(home: Path, work: WorkArea) -> Table:
+    return ingested(home, work, FRAGMENTS)
 
 
 @pytest.fixture(scope="module")
 def once(tmp_path_factory: pytest.TempPathFactory) -> Kept:
-    folder = tmp_path_factory.mktemp("staged")
-
-    def stage(work: WorkArea) -> StagedRelease:
-        home = tables.write_home(folder / "include")
-        return privacy_release.make_release(
-            ingested(load_spec(home / "releases" / "people.yaml"), work),
-            work,
-            method="mondrian",
-            parameters={"k": 5, "l": 2},
-            seed=7,
-            engine=read_engine("local"),
-        )
-
-    return kept(folder, stage)
+    return people(tmp_path_factory.mktemp("staged"))
 
 
 @pytest.fixture

@@ -33,8 +33,7 @@ from privacy_release.steps.approval import approval_of, public_approval
 from privacy_release.steps.producers.staging import public_source
 from privacy_release.workarea.area import WorkArea
 from privacy_release.workarea.references import ReportRef, StagedRelease, Table
-from tests import tables
-from tests.staged import Kept, kept
+from tests.staged import Kept, ingested, people
 
 QUASI = ["age_from", "age_to", "zip"]  # as they are released
 KEPT = {"rule": "k_anonymity(k=5)", "threshold": 5.0, "measured": 9.0, "passed": True}
@@ -46,27 +45,14 @@ def spec(home: Path) -> ReleaseSpec:
     return load_spec(home / "releases" / "people.yaml")
 
 
-def ingested(spec: ReleaseSpec, work: WorkArea) -> Table:
-    source = spec.only_source
-    return privacy_release.ingest(source.uri, spec.data_schema(), work, columns=source.columns)
-
-
 @pytest.fixture
-def table(spec: ReleaseSpec, work: WorkArea) -> Table:
-    return ingested(spec, work)
+def table(home: Path, work: WorkArea) -> Table:
+    return ingested(home, work)
 
 
 @pytest.fixture(scope="module")
 def once(tmp_path_factory: pytest.TempPathFactory) -> Kept:
-    folder = tmp_path_factory.mktemp("staged")
-
-    def stage(work: WorkArea) -> StagedRelease:
-        home = tables.write_home(folder / "include")
-        table = ingested(load_spec(home / "releases" / "people.yaml"), work)
-        given = {"k": 5, "l": 2}
-        return privacy_release.make_release(table, work, method="mondrian", parameters=given, seed=7)
-
-    return kept(folder, stage)
+    return people(tmp_path_factory.mktemp("staged"))
 
 
 @pytest.fixture
