@@ -196,6 +196,8 @@ def test_an_approval_says_who_when_and_why_and_stands_in_the_manifest(made: Any,
             "no one answered by .* rejected: nothing was published",
         ),
         ({"error": "gone", "error_type": "unknown"}, r"not approved \(unknown\): nothing was published"),
+        (answer(chosen_options=[]), "rejected by Olga Officer"),
+        (answer(chosen_options=["Approve", "Reject"]), "rejected by Olga Officer"),
     ],
     ids=[
         "rejected",
@@ -205,6 +207,8 @@ def test_an_approval_says_who_when_and_why_and_stands_in_the_manifest(made: Any,
         "in-time-without-a-user",
         "timed-out-without-a-default",
         "error",
+        "no-option",
+        "two-options",
     ],
 )
 def test_whatever_is_no_approval_fails_for_good(made: Any, event: Any, message: str) -> None:
@@ -258,6 +262,12 @@ def test_the_same_user_twice_is_one_approver(made: Any, two: dict[str, Any]) -> 
     for _ in range(2):
         again = asked_again(made, by("a"), again)
     assert json.loads(again["question"])["first"]["by"]["id"] == "a"
+
+
+def test_a_user_under_another_name_is_no_second_one(made: Any, two: dict[str, Any]) -> None:
+    again = asked_again(made, by("a"), two)
+    renamed = answer(responded_by_user={"id": "a", "name": "Ada"}, comment=None)
+    asked_again(made, renamed, again)
 
 
 def test_a_user_without_an_id_is_no_second_one(made: Any, two: dict[str, Any]) -> None:

@@ -441,6 +441,25 @@ def test_the_same_user_is_no_second_approver(
     assert approvals.answered()[2] == "steward"
 
 
+def test_a_form_from_before_the_first_of_two_approved_is_refused(
+    visit: Callable[..., Visit], approvals: Approvals, staged: Path
+) -> None:
+    from airflow.models.taskinstance import TaskInstance
+    from airflow.utils.session import create_session
+    from sqlalchemy import update
+
+    approvals.waits(question(staged, approvers=2, first=None))
+    steward = visit("steward")
+    token = token_of(steward.get("/approval", PLACE).text)
+    first = {"by": {"id": "officer", "name": "officer"}, "at": "2026-11-20T10:00:00+00:00", "comment": "ok"}
+    kept = {"question": json.dumps(question(staged, approvers=2, first=first))}
+    with create_session() as session:
+        session.execute(update(TaskInstance).where(TaskInstance.run_id == RUN).values(next_kwargs=kept))
+    assert send(steward, token, option="Approve").status_code == 403
+    assert approvals.answered() == (None, None, None)
+    assert answer(steward, option="Approve").status_code == 303
+
+
 def test_the_page_of_the_run_leads_to_the_approval(
     visit: Callable[..., Visit], approvals: Approvals, staged: Path
 ) -> None:

@@ -22,13 +22,14 @@ from airflow_privacy_release import (
     TransformOperator,
     VerifyOperator,
 )
-from airflow_privacy_release.task.metrics import PREFIX, plain, send_budget
+from airflow_privacy_release.task.metrics import PREFIX, monitored, plain, send_budget
 from privacy_engine.dp.limits import Limit, Period
 from privacy_engine.dp.loss import Neighbours, PrivacyLoss
 from privacy_release.alerts.budgets import low_budgets
 from privacy_release.budget.budget import Budget
 from privacy_release.lake.store import Lake
 from privacy_release.ledger.ledger import BudgetLedger
+from privacy_release.workarea.references import FileRef, FragmentReleaseRef
 from tests.airflow_privacy_release.operators.test_operators import (
     POLICY,
     SCHEMA,
@@ -127,6 +128,25 @@ def test_a_budget_keeps_counts_of_the_source_out_of_metrics_and_logs(
     assert "ingested" in logged
     without_times_and_paths = re.sub(r"^\S+Z |\S*/\S*", "", logged, flags=re.MULTILINE)
     assert not {"120", "108"} & set(re.findall(r"\d+", without_times_and_paths))
+
+
+def test_a_budget_keeps_counts_of_fragments_out_of_metrics(recorder: Recorder) -> None:
+    with DAG("people", schedule=None):
+        paid = ReleaseOperator(
+            task_id="release", table={}, method="privbayes", budget="people", policy={"max_epsilon": 1}
+        )
+    file = FileRef(uri="file", sha256="0" * 64)
+    one = FragmentReleaseRef(
+        uri="file", rows=120, sha256="0" * 64, fragment=0, plan=file, account=file, seconds=1.0
+    )
+
+    @monitored("release")
+    def step(operator: ReleaseOperator, context: Any, made: Any) -> Any:
+        return made
+
+    for made in (one, [one, [one]]):
+        step(paid, context("release"), made)
+    assert [kind for kind, _, _ in recorder.sent] == ["timing", "timing"]
 
 
 def test_a_refused_release_is_counted_with_what_was_measured(

@@ -105,6 +105,12 @@ def test_a_person_has_the_units_in_parts_as_equal_as_can_be(
         assert (alone == given_out[own]).all()  # no matter who else takes part
 
 
+def test_two_spellings_are_one_person_unless_they_are_said_to_be_two() -> None:
+    spelled = pd.Series(["Ann Lee", "ann  LEE ", "Bob"])
+    assert len(np.unique(person_numbers(spelled))) == 2
+    assert len(np.unique(person_numbers(spelled, exact=True))) == 3
+
+
 @given(ROWS, st.integers(1, 9), st.randoms(use_true_random=False))
 def test_neither_order_nor_form_of_the_rows_matters(rows: list[tuple[int, ...]], m: int, random) -> None:
     mixed = random.sample(rows, len(rows))

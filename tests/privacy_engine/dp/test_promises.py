@@ -1,5 +1,6 @@
 """A promise counts once in every window in which a booking under it does, and in no other."""
 
+from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
 
@@ -8,7 +9,7 @@ import pytest
 from privacy_engine.dp.ledger import State
 from privacy_engine.dp.limits import Limit, Period
 from privacy_engine.dp.loss import Neighbours, PrivacyLoss
-from privacy_engine.dp.promises import Parts, Promise
+from privacy_engine.dp.promises import Parts, Promise, equal_part
 from privacy_engine.dp.totals import Totals
 from privacy_engine.errors import BudgetExceededError
 from privacy_release.alerts.budgets import low_budgets
@@ -109,6 +110,14 @@ def test_a_reservation_under_a_promise_holds_it_and_gives_it_back(ledger: Budget
     ledger.check("clinic")
 
 
+def test_without_a_reservation_the_totals_are_those_before_it(ledger: BudgetLedger) -> None:
+    booking = ledger.reserve("clinic", "week 1", loss(0.5), promise=VISITS)
+    grant, reserve = ledger.history("clinic")
+    before = Totals().after(grant)
+    assert before.after(reserve).spent != before.spent
+    assert before.after(reserve).without(booking).spent == before.spent
+
+
 def test_a_longer_window_holds_it_as_often_as_it_has_periods_and_a_release_its_own_loss(
     tmp_path: Path, clock: Clock
 ) -> None:
@@ -198,3 +207,12 @@ def test_a_part_of_a_promise_to_persons_is_no_loss_of_one_row() -> None:
     promise = Promise(name="visits", loss=loss(1.0), period=YEAR, parts=parts)
     assert promise.is_part(loss(0.5))
     assert not promise.is_part(PrivacyLoss(epsilon=0.5, neighbours=Neighbours.REPLACE_ONE))
+
+
+def test_a_part_with_a_delta_has_a_rho_of_at_most_its_share() -> None:
+    whole = PrivacyLoss(epsilon=1.0, delta=1e-9, neighbours=PERSON)
+    each = equal_part(whole, 2, gaussian=True)
+    parts = Parts(releases=2, epsilon=each.epsilon, delta=each.delta)
+    promise = Promise(name="visits", loss=whole, period=YEAR, parts=parts)
+    assert promise.is_part(each)
+    assert not promise.is_part(replace(each, rho=None))  # two of them may lose more than the promise

@@ -1,6 +1,7 @@
 """zCDP: conversions are never below the exact loss, and its mechanisms are what they claim."""
 
 import math
+from dataclasses import replace
 from fractions import Fraction
 
 import numpy as np
@@ -265,6 +266,13 @@ def test_the_rhos_of_a_release_are_added_and_converted_once() -> None:
     assert total([gaussian(0.01), laplace], ONE, 1e-9).rho == pytest.approx(0.03, rel=1e-14)
     with pytest.raises(ValueError, match="delta must be in"):
         total(books(), ONE)
+
+
+def test_the_rho_of_several_runs_is_the_sum_of_theirs() -> None:
+    for spend in books():
+        twice = replace(spend, rho=2 * spend.rho, runs=2)
+        assert not twice.is_too_quiet
+        assert replace(twice, rho=spend.rho).is_too_quiet
 
 
 def test_right_books_pass_and_survive_json() -> None:

@@ -78,6 +78,7 @@ def test_a_release_reads_below_the_places_of_the_deployment_only(
 ) -> None:
     monkeypatch.setenv("PRIVACY_SOURCES", f"{folder}/ours, s3://bucket/ours")
     (folder / "ours" / "deeper").mkdir()
+    (folder / "ours" / "deeper" / "a.parquet").write_bytes((folder / "ours" / "people.parquet").read_bytes())
     (folder / "ours" / "deeper" / "link.parquet").symlink_to(folder / "theirs" / "people.parquet")
     (folder / "link").symlink_to(folder / "theirs")
     for address in (

@@ -185,6 +185,21 @@ def test_rows_lost_to_another_tool_are_noticed(lake, stage):
         read_release(lake.table(NAME), "2026-W01")
 
 
+def test_rows_added_by_another_tool_are_noticed(lake, stage):
+    send(lake, stage())
+    row = pa.table({"age": ["[0, 9]"], "weight": [1], "release": ["2026-W01"]})
+    write_deltalake(lake.table(NAME).address, row, mode="append")
+    with pytest.raises(IntegrityError, match="must hold 6 rows of this release, got 7"):
+        read_release(lake.table(NAME), "2026-W01")
+
+
+def test_no_writer_ever_removes_entries_of_the_log(lake, stage):
+    send(lake, stage())
+    options = DeltaTable(lake.table(NAME).address).metadata().configuration
+    assert options["delta.enableExpiredLogCleanup"] == "false"
+    assert options["delta.logRetentionDuration"] == "interval 36500 days"
+
+
 def test_another_tools_commits_are_no_releases(lake, stage):
     send(lake, stage(3), "a", run_key="1")
     send(lake, stage(4), "a", run_key="2")

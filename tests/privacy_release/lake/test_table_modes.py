@@ -355,10 +355,14 @@ def test_of_two_that_move_a_release_at_once_one_moves_it(
     assert seen(history, "people_history") == ["old"] * 3
 
 
-def test_rows_that_another_tool_changed_are_not_moved_nor_erased(lake: Lake, kept: TableRules) -> None:
+@pytest.mark.parametrize("rows", [1, 4], ids=["fewer", "more"])
+def test_rows_that_another_tool_changed_are_not_moved_nor_erased(
+    lake: Lake, kept: TableRules, rows: int
+) -> None:
     send(lake, "a", "old", kept)
     DeltaTable(lake.table(NAME).address).delete("release = 'a'")
-    write_deltalake(lake.table(NAME).address, pa.table({"age": ["old"], "release": ["a"]}), mode="append")
+    other = pa.table({"age": ["old"] * rows, "release": ["a"] * rows})
+    write_deltalake(lake.table(NAME).address, other, mode="append")
     send(lake, "b", "new", kept)
     with pytest.raises(IntegrityError, match="must hold 3 rows"):
         settle(lake.table(NAME))

@@ -105,6 +105,14 @@ def test_data_sets_do_not_spend_from_each_other(ledger: BudgetLedger) -> None:
     assert ledger.datasets() == (DATASET, "nltcs")
 
 
+def test_an_entry_of_another_data_set_is_lacking(ledger: BudgetLedger) -> None:
+    grant(ledger, 0.5)
+    grant(ledger, 0.5, dataset="nltcs")
+    (entry,) = ledger.history("nltcs")
+    assert ledger.lacking("nltcs", [entry.hash]) == set()
+    assert ledger.lacking(DATASET, [entry.hash]) == {entry.hash}
+
+
 # One booking
 
 

@@ -59,6 +59,25 @@ def test_a_successor_is_trusted_by_the_signature_of_the_key_that_it_replaces_alo
         assert trusted_keys(lake, given).keys() == {key.id for key in given}
 
 
+def test_an_entry_under_the_name_of_another_key_is_not_trusted(lake: Lake) -> None:
+    """A copy of an older entry would undo that the key was replaced or has expired."""
+    publish_key(lake, OLD)
+    publish_key(lake, NEW, replaces=OLD)
+    folder = lake.folder / FOLDER
+    copy = (folder / f"{NEW.public.id}.json").read_bytes()
+    (folder / f"{SigningKey.new().public.id}.json").write_bytes(copy)
+    assert trusted_keys(lake, [OLD.public]).keys() == {OLD.public.id, NEW.public.id}
+
+
+def test_keys_are_replaced_through_others() -> None:
+    keys = [SigningKey.new().public for _ in range(3)]
+    chain = {
+        key.id: Validity(key=key, replaces=last and last.id)
+        for key, last in zip(keys, [None, *keys[:2]], strict=True)
+    }
+    assert replaced_by(chain, keys[2].id) == {keys[0].id, keys[1].id}
+
+
 def test_a_validity_that_its_key_did_not_sign_is_refused(lake: Lake) -> None:
     publish_key(lake, OLD, until=NOW)
     path = lake.folder / FOLDER / f"{OLD.public.id}.json"

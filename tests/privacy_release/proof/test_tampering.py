@@ -3,6 +3,7 @@
 import base64
 import hashlib
 import json
+import math
 import re
 import shutil
 from collections.abc import Callable, Iterator
@@ -663,6 +664,27 @@ def test_each_kind_of_statistics_of_cells_is_found(kind: str, table: Table) -> N
         (added,) = (action["add"] for action in actions if "add" in action)
         added["stats"] = json.dumps(json.loads(added["stats"]) | {kind: {"age": 16}})
     assert _has_statistics(table.lake.table(NAME), W2)
+
+
+def test_a_figure_may_differ_from_the_signed_one_in_its_last_digit_only(table: Table, check: Check) -> None:
+    with table.note(W2) as note:
+        signed = note["figures"]["policy"]["max_suppressed"]
+    for figure, faults in ((math.nextafter(signed, 1), set()), (signed * (1 + 1e-9), {Fault.NOTE})):
+        with table.note(W2) as note:
+            note["figures"]["policy"]["max_suppressed"] = figure
+        assert set(check("--release", "w2")[1]) == faults
+
+
+@pytest.mark.parametrize("feature", ["columnMapping", "deletionVectors"])
+def test_a_feature_by_which_readers_see_other_rows_or_columns_is_found(
+    feature: str, table: Table, check: Check
+) -> None:
+    listed = {"readerFeatures": [feature], "writerFeatures": [feature]}
+    with table.changed(0) as actions:
+        for action in actions:
+            if "protocol" in action:
+                action["protocol"] |= {"minReaderVersion": 3, "minWriterVersion": 7, **listed}
+    assert feature in check("--release", "w2")[1][Fault.LOG][0]
 
 
 def test_one_release_is_checked_by_itself_with_the_chain_of_all(table: Table, check: Check) -> None:

@@ -259,6 +259,8 @@ def test_what_is_kept_is_for_the_service_user_alone_and_names_no_one(runs: Runs,
     table = pd.read_parquet(path)
     assert not [name for name in (*patients(SORTED)["patient"], "cold", "flu") if name.encode() in content]
     assert table["class"].value_counts().tolist() == [10] * 16
+    # The order of the hashes, and not that of the records, which would show whose each is.
+    assert table["person"].is_monotonic_increasing
 
 
 def test_no_person_leaves_the_private_files(runs: Runs, airflow_lake: Lake, private: Path) -> None:

@@ -67,6 +67,21 @@ def test_paths_are_found_in_references_within_references() -> None:
     assert set(paths_inside([staged])) == {("uri", "/tmp/records"), ("uri", "/tmp/who")}
 
 
+@pytest.mark.parametrize(
+    "name",
+    ["uri", "schema", "manifest", "report", "columns", "model", "source_schema"],
+)
+def test_every_path_of_a_release_is_found(name: str) -> None:
+    assert name in get_type_hints(StagedRelease)
+    assert list(paths_inside({name: "/tmp/x", "rows": 5})) == [(name, "/tmp/x")]
+
+
+@pytest.mark.parametrize("name", ["scores", "aside"])
+def test_every_path_of_a_search_for_outliers_is_found(name: str) -> None:
+    assert name in get_type_hints(OutlierRef)
+    assert list(paths_inside({"outliers": [{name: "/tmp/x", "flagged": 5}]})) == [(name, "/tmp/x")]
+
+
 SOURCE = SourceRef(uri="s3://people", files=1, fingerprint="0", rows=9, dropped=0, identifiers=["name"])
 TABLE = Table(uri="area/t.parquet", rows=9, sha256="1", schema="area/t.json", source=SOURCE)
 STAGED = StagedRelease(
