@@ -113,7 +113,7 @@ def test_one_more_release_never_adds_candidates(rows: Rows, earlier: list[Rows],
     assert (many <= few).all()
 
 
-def group(names: str, age: str, diseases: str = "12") -> Rows:
+def group(names: str, age: str, diseases: str | tuple[str, ...] = "12") -> Rows:
     return [(name, age, diseases[i % len(diseases)]) for i, name in enumerate(names)]
 
 
@@ -147,6 +147,17 @@ def test_a_counterfeit_in_another_spelling_of_a_persons_value_can_be_recognised(
     """Of one value, one record is made up and one is not; as texts, they would be two."""
     rows: Any = [("Ada", "young", "flu"), (None, "young", "FLU")]
     assert membership(rows).recognisable["disease"].tolist() == [True]
+
+
+def test_a_value_that_is_made_up_of_some_records_can_be_recognised_however_frequent_it_is() -> None:
+    rows: Any = [("Ada", "young", "flu"), (None, "young", "flu"), *group("bc", "young", ("cold",))]
+    assert membership(rows).recognisable["disease"].all()
+    rows[0] = (None, "young", "flu")
+    assert not membership(rows).recognisable["disease"].any()
+
+
+def test_a_release_of_no_one_keeps_no_model_across_releases() -> None:
+    assert measured([], [], CrossReleaseKAnonymity(k=2)) == [(None, False, 0)]
 
 
 def test_counterfeits_of_which_no_class_tells_the_number_are_wrong() -> None:

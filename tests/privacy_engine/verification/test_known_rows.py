@@ -120,6 +120,12 @@ def test_a_person_with_two_values_is_not_looked_for() -> None:
     assert finding(other.assign(illness=["flu", "cold", "flu", "flu", "gout"]), PERSONS).measured == 1.0
 
 
+def test_the_attribute_with_the_fewest_values_left_counts() -> None:
+    schema = DataSchema.from_dict({**SCHEMA.to_dict(), "drug": {"role": "sensitive"}})
+    report = verify(TABLE.assign(drug="one"), schema, POLICY, persons=PERSONS)
+    assert [(f.passed, f.measured) for f in report.findings if "row_" in f.rule] == [(False, 1.0)]
+
+
 def test_without_a_person_it_is_distinct_l_diversity() -> None:
     schema = DataSchema(SCHEMA.attributes)
     (found,) = verify(TABLE.assign(illness="flu"), schema, POLICY).findings

@@ -204,6 +204,19 @@ def test_a_limit_is_weaker_than_a_floor_of_nothing_at_all() -> None:
     assert floor.weaker_than(own) == []
 
 
+def test_only_the_kinds_that_a_floor_allows_too_remain() -> None:
+    own, floor, other = (
+        ReleasePolicy.from_dict({"max_epsilon": 1, **({"kinds": kinds} if kinds else {})})
+        for kinds in (["anonymized", "synthetic"], ["synthetic", "randomized"], ["structure"])
+    )
+    assert own.with_floor(floor).kinds == floor.with_floor(own).kinds == ("synthetic",)
+    assert own.with_floor(ReleasePolicy(max_epsilon=1)).kinds == own.kinds
+    assert ReleasePolicy(max_epsilon=1).with_floor(own).kinds == own.kinds
+    assert own.weaker_than(floor) == ["kinds: anonymized must be among synthetic, randomized"]
+    with pytest.raises(SpecError, match="must have one of those of the floor policy, structure"):
+        own.with_floor(other)
+
+
 def test_a_floor_adds_its_models_across_releases() -> None:
     own, floor = (
         ReleasePolicy.from_dict({"require": [{"model": "k_anonymity", "k": 5}, *more]})

@@ -2,6 +2,7 @@
 
 from collections import Counter, defaultdict
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -247,6 +248,12 @@ def test_own_pseudonyms_pass(engine: LocalEngine) -> None:
     assert verify(table, SCHEMA, K2, persons=persons.to_numpy()).passed
     by_person = written(pd.DataFrame({PSEUDONYM: table["patient"], PERSON: persons}), engine, "pairs")
     assert verify_files(engine, written(table, engine), SCHEMA, K2, by_person=by_person).passed
+
+
+def test_a_policy_that_forbids_pseudonyms_forbids_those_that_link_rows() -> None:
+    for scope, passed in (("forbid", False), ("random", True)):
+        *_, found = verify(frame(ALIKE), SCHEMA, replace(K2, pseudonyms=scope)).findings
+        assert (found.rule, found.passed) == (f"pseudonyms: {scope}", passed)
 
 
 def test_without_the_pseudonyms_nothing_is_verified(engine: LocalEngine) -> None:

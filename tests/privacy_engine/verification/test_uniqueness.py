@@ -19,7 +19,7 @@ from privacy_engine.engines.local import LocalEngine
 from privacy_engine.errors import VerificationError
 from privacy_engine.tables.schema import DataSchema
 from privacy_engine.verification.policy import ReleasePolicy
-from privacy_engine.verification.uniqueness import as_declared, nearly_unique
+from privacy_engine.verification.uniqueness import as_declared, counted_attributes, nearly_unique
 from privacy_engine.verification.verify import CountedRecords, Report, verify, verify_tallies
 
 FIELDS: dict[str, dict[str, Any]] = {
@@ -109,6 +109,23 @@ def test_a_model_that_counts_values_is_refused_of_a_nearly_unique_attribute() ->
         {"require": [{"model": "t_closeness", "t": 1.0, "attribute": "ill"}]}
     )
     assert verify(rows, SCHEMA, by_distance).passed
+
+
+def test_models_of_every_sensitive_attribute_and_of_releases_over_time_count_values() -> None:
+    for model in (
+        {"model": "distinct_l_diversity", "l": 2},
+        {"model": "m_invariance", "m": 2},
+        {"model": "republication", "k": 2, "m": 2},
+    ):
+        counted = counted_attributes(ReleasePolicy.from_dict({"require": [model]}), ["ill", "pay"])
+        assert [*counted] == ["ill", "pay"]
+        assert all(rule.startswith(str(model["model"])) for rule in counted.values())
+    of_people = ReleasePolicy.from_dict({"require": [{"model": "republication", "k": 2}]})
+    assert counted_attributes(of_people, ["ill", "pay"]) == {}
+
+
+def test_of_no_records_nothing_is_said_about_all_columns() -> None:
+    assert found(verify(table(pay=[])[:0], SCHEMA, POLICY))["all_columns_k_anonymity(k=2)"] == (None, False)
 
 
 def test_no_nearly_unique_column_is_released_whatever_its_role() -> None:

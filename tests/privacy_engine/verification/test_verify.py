@@ -119,7 +119,7 @@ def test_columns_other_than_the_schemas_are_refused(spoil: object, message: str)
         verify(spoil(released(5)), SCHEMA, policy())
 
 
-@pytest.mark.parametrize("name", ["suppressed", "gcp", "distorted"])
+@pytest.mark.parametrize("name", ["suppressed", "gcp", "distorted", "breach"])
 @pytest.mark.parametrize(
     ("figure", "passed"), [(0.1, True), (0.0, True), (0.11, False), (None, False), (math.nan, False)]
 )

@@ -169,13 +169,15 @@ def by_correction(rows: Rows, earlier: list[Rows], m: int) -> list[float]:
 
 
 def some_releases(values: str, persons: str = "abcdef") -> st.SearchStrategy[list[Rows]]:
-    """Three releases; each person has one value in all of them."""
-    places = st.dictionaries(st.sampled_from(persons), st.sampled_from("xyz"), min_size=1)
-    of_person = st.fixed_dictionaries({person: st.sampled_from(values) for person in persons})
+    """Three releases; each person has one value in all of them, and is in most of them."""
+    places = st.tuples(*(st.sampled_from(["x", "y", "x", "y", "z", ""]) for _ in persons)).filter(any)
     return st.builds(
-        lambda placed, value: [[(p, place, value[p]) for p, place in sorted(r.items())] for r in placed],
+        lambda placed, value: [
+            [(p, place, value[p]) for p, place in zip(persons, release, strict=True) if place]
+            for release in placed
+        ],
         st.lists(places, min_size=3, max_size=3),
-        of_person,
+        st.fixed_dictionaries({person: st.sampled_from(values) for person in persons}),
     )
 
 
