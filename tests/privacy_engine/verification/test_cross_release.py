@@ -143,6 +143,22 @@ def test_cells_of_which_none_is_within_all_others_leave_no_candidates() -> None:
     assert (sizes.tolist(), set(releases.tolist())) == ([0] * 4, {-1})
 
 
+def test_releases_with_cells_of_different_attributes_leave_no_candidates() -> None:
+    young = membership(group("abcd", "young"))
+    wider = replace(young, boxes={**young.boxes, "sex": np.array([*"mmmm"], dtype=object)})
+    sizes, releases = History(new=wider, earlier=(young,)).core
+    assert (sizes.tolist(), set(releases.tolist())) == ([0] * 4, {-1})
+
+
+def test_a_class_that_counterfeits_give_another_set_than_before_is_not_invariant() -> None:
+    rows: Any = [*group("ab", "young"), (None, "young", "3")]
+    new, classes = membership(rows), EquivalenceClasses.of_table(table(rows), SCHEMA)
+    assert not new.recognisable["disease"].any()
+    same, other = (History(new=new, earlier=(release,)) for release in (new, membership(rows[:2])))
+    assert MInvariance(m=2).per_person(same, classes).tolist() == [3, 3]
+    assert MInvariance(m=2).per_person(other, classes).tolist() == [0, 0]
+
+
 def test_a_counterfeit_in_another_spelling_of_a_persons_value_can_be_recognised() -> None:
     """Of one value, one record is made up and one is not; as texts, they would be two."""
     rows: Any = [("Ada", "young", "flu"), (None, "young", "FLU")]

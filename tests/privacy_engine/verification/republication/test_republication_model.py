@@ -15,7 +15,7 @@ from privacy_engine.verification.cross_release import CrossReleaseKAnonymity, Hi
 from privacy_engine.verification.models import KAnonymity, TCloseness, rule_of
 from privacy_engine.verification.policy import ReleasePolicy
 from privacy_engine.verification.republication.class_values import ClassValues
-from privacy_engine.verification.republication.model import Attacker, Republication
+from privacy_engine.verification.republication.model import Attacker, Republication, window_of
 from privacy_engine.verification.verify import Finding, verify
 from privacy_engine.vocabulary import Departures, Kind, Role
 
@@ -213,6 +213,18 @@ def test_departures_of_a_file_without_values_are_counted_and_their_values_not_ju
     assert Republication(k=3, m=2).judge(history, classes).least[Attacker.DIFFERENCE] == 2
 
 
+def test_a_correction_is_not_judged_by_an_older_release_than_those_of_the_window() -> None:
+    rows = group("abcd", "x")
+    first = membership(rows)
+    bare = Membership(persons=first.persons, labels=first.labels, counts=first.counts)
+    history = History(new=first, earlier=(first, bare))
+    judged = Republication(k=2, m=2, window=1).judge(
+        history, EquivalenceClasses.of_table(table(rows), SCHEMA)
+    )
+    assert Attacker.CORRECTION not in judged.least
+    assert Attacker.CORRECTION in judged.unjudged
+
+
 def test_the_values_of_departures_follow_from_those_of_classes() -> None:
     rows = group("abcd", "x")
     first = membership([*rows, ("e", "x", "1"), ("f", "x", "1")])
@@ -237,6 +249,12 @@ def test_a_counterfeit_is_no_arrival() -> None:
     )
     judged = Republication(k=2).judge(history, EquivalenceClasses.of_table(table(rows), SCHEMA))
     assert judged.least[Attacker.DIFFERENCE] == 1
+
+
+def test_a_counterfeit_is_a_record_of_its_value_and_no_person() -> None:
+    real = np.array([True, True, False])
+    counts = ClassValues.of_records(np.zeros(3, np.int64), np.array([0, 0, 1]), ("flu", "hiv"), real)
+    assert counts.to_json() == ['{"flu": [2, 2], "hiv": [1, 0]}']
 
 
 def test_counterfeits_that_can_be_recognised_leave_no_value() -> None:
@@ -328,6 +346,13 @@ def test_a_smaller_window_and_a_smaller_k_are_weaker() -> None:
     assert ReleasePolicy(across=(Republication(k=5, window=4),)).weaker_than(floor)
     assert ReleasePolicy(across=(Republication(k=4),)).weaker_than(floor)
     assert not ReleasePolicy(across=(Republication(k=5, m=2),)).weaker_than(floor)
+
+
+def test_values_of_persons_are_read_for_the_largest_window_of_a_model_that_names_the_attacker() -> None:
+    difference = Republication(k=2, window=9, attackers=(Attacker.DIFFERENCE,))
+    models = [Republication(k=2, window=2), difference, Republication(k=2, window=5)]
+    assert window_of(models, Attacker.CORRECTION) == 5
+    assert window_of(models, Attacker.POPULATION) == 0
 
 
 def test_values_without_a_sensitive_attribute_are_refused() -> None:

@@ -15,6 +15,7 @@ from privacy_engine.tables.classes import EquivalenceClasses
 from privacy_engine.tables.schema import DataSchema
 from privacy_engine.verification.cross_release import History, Membership
 from privacy_engine.verification.republication import left
+from privacy_engine.verification.republication.components import Pair
 from privacy_engine.verification.republication.model import Republication
 from privacy_engine.verification.republication.value_sets import NO_LIMIT, fewest_sets, possible_sets
 
@@ -98,6 +99,21 @@ def sets_left(rows: list[Visit], side: int) -> dict[int, int]:
 CERTAIN = "1 a- x,1 a- x,1 a- y,2 a- y,3 aa x,3 aa y,4 aa x,4 aa y"
 # Patient 1 is the only one of class a who leaves, and 2 and 3 leave class b, which is connected.
 BY_CLASS = "1 a- x,1 a- y,2 b- x,3 b- y,4 aa z,5 aa u,4 ab z,5 ab u,6 bb z,7 bb u"
+
+
+def test_a_person_with_one_record_gone_and_another_corrected_is_one_departure() -> None:
+    pair = Pair(
+        new=np.array([0]),
+        old=np.array([0]),
+        gone=np.array([0]),
+        old_classes=1,
+        new_classes=1,
+        corrected=np.array([True]),
+        people=np.array([0]),  # the same person has another number in each release
+        gone_people=np.array([1]),
+        old_people=np.array([1]),
+    )
+    assert pair.apart.departures.sizes.tolist() == [1]
 
 
 @pytest.mark.parametrize("text", [CERTAIN, BY_CLASS])
