@@ -7,6 +7,7 @@ import pandas as pd
 import pytest
 
 from privacy_release.lake import publish
+from privacy_release.lake.log import Publication, State
 from privacy_release.lake.store import Lake
 from privacy_release.running.run import Outcome
 from privacy_release.spec.model import ReleaseSpec
@@ -39,3 +40,23 @@ def run(run: Run, home: Path, lake: Lake, curator: Path, beginnings: Beginnings)
         return outcome
 
     return work
+
+
+@pytest.fixture
+def publication() -> Publication:
+    """An earlier release of two persons."""
+    return Publication(
+        release_id="1",
+        run_key="a run",
+        version=1,
+        committed="",
+        commit_sha256="",
+        state=State.SUPERSEDED,
+        rows=2,
+        columns=("age",),
+        sha256="5" * 64,
+        manifest_sha256="",
+        report_sha256="",
+        figures={},
+        partition="1",
+    )

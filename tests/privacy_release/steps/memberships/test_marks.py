@@ -1,5 +1,6 @@
 """Marks of the values of persons: read with the salt of the person, and with nothing else."""
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -32,6 +33,14 @@ def test_marks_give_the_values_of_persons_whose_salt_is_known() -> None:
 def test_equal_values_have_other_marks_for_each_person_and_release() -> None:
     first, second = (marks_of(MEMBERS, SALTS, release)["disease"].tolist() for release in ("first", "second"))
     assert len({*first, *second}) == 10
+
+
+def test_equal_values_of_two_attributes_have_other_marks() -> None:
+    both = {"counts": {**COUNTS, "cause": COUNTS["disease"]}, "values": {"disease": CODES, "cause": CODES}}
+    marks = marks_of(replace(MEMBERS, **both), SALTS, "first")
+    assert not set(marks["disease"]) & set(marks["cause"])
+    with pytest.raises(IntegrityError, match="persons must match values of their classes"):
+        values_of({"disease": marks["cause"]}, COUNTS, LABELS, SALTS, "first")
 
 
 @pytest.mark.parametrize(
