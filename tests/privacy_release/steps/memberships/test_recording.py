@@ -3,19 +3,21 @@
 from dataclasses import replace
 from pathlib import Path
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from privacy_engine.errors import VerificationError
+from privacy_engine.errors import IntegrityError, VerificationError
 from privacy_release.lake.log import ReleaseRun
 from privacy_release.lake.publish import publish
 from privacy_release.lake.retract import retract
 from privacy_release.lake.store import Lake
 from privacy_release.steps.memberships.files import file_of
-from privacy_release.steps.memberships.recording import forget, refuse_unseen
+from privacy_release.steps.memberships.recording import forget, owners_of, refuse_unseen
 from privacy_release.workarea.area import sha256_file
-from privacy_release.workarea.references import ReportRef
+from privacy_release.workarea.people import write_people
+from privacy_release.workarea.references import PeopleRef, PersonsRef, ReportRef, SourceRef, StagedRelease
 
 
 @pytest.fixture
@@ -52,3 +54,34 @@ def test_other_bytes_of_the_same_release_are_a_release_that_was_not_seen(
     refuse_unseen(table, ReleaseRun("1", "a run"), report)
     with pytest.raises(VerificationError, match="1 releases of table people were published after this one"):
         refuse_unseen(table, ReleaseRun("1", "a run"), replace(report, sha256="0" * 64))
+
+
+def test_persons_of_other_records_than_the_staged_ones_are_refused(tmp_path: Path) -> None:
+    source = SourceRef(uri="people", files=1, fingerprint="0", rows=3, dropped=0, identifiers=["name"])
+    staged = StagedRelease(
+        uri="r.parquet",
+        rows=3,
+        sha256="2",
+        schema="r.json",
+        source=source,
+        persons=PersonsRef(uri="p.parquet", sha256="3", key="k", form="read", owners="read"),
+        manifest="m.json",
+        report="r.html",
+        method="mondrian",
+        guarantees=[],
+        loss=None,
+        figures={},
+        seconds=1.0,
+    )
+
+    def people(count: int, of: str) -> PeopleRef:
+        return write_people(np.arange(count), tmp_path / f"{count}-{of}.parquet", of)
+
+    found = owners_of(replace(staged, people=people(3, "2")))
+    assert found is not None
+    assert found.tolist() == [0, 1, 2]
+    for other in (None, people(3, "1")):
+        with pytest.raises(IntegrityError, match="must be stored with them"):
+            owners_of(replace(staged, people=other))
+    with pytest.raises(IntegrityError, match="one person per released record"):
+        owners_of(replace(staged, people=people(2, "2")))
