@@ -9,6 +9,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from privacy_engine.engines.coded_counts import whole_runs
 from privacy_engine.engines.local import LocalEngine
 from privacy_engine.errors import SchemaError
 
@@ -93,3 +94,11 @@ def test_a_file_that_is_not_there_is_named(engine: LocalEngine, files: list[str]
     Path(files[1]).unlink()
     with pytest.raises(SchemaError, match=r"two\.parquet does not exist"):
         list(engine.count_coded(files, ["n"], remainders, KINDS))
+
+
+@pytest.mark.parametrize("parts", [[[5, 5], [5], [5, 6], [6], [7]], [[5], [6], [6, 6]], [[5, 6, 6]]])
+def test_no_value_of_an_ascending_column_is_in_two_parts(parts: list[list[int]]) -> None:
+    runs = [part["n"].to_pylist() for part in whole_runs((pa.table({"n": part}) for part in parts), "n")]
+    assert [n for run in runs for n in run] == [n for part in parts for n in part]
+    assert len({value for run in runs for value in run}) == sum(len(set(run)) for run in runs)
+    assert len(runs) > 1

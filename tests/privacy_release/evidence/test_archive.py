@@ -10,7 +10,7 @@ import pytest
 
 from privacy_engine.errors import IntegrityError, PublishError, SpecError
 from privacy_release.cli.main import DONE, REFUSED, WRONG, main
-from privacy_release.evidence.archive import INDEX, check, pack, require_of_release
+from privacy_release.evidence.archive import INDEX, MOST, check, pack, require_of_release
 from privacy_release.evidence.pages import pdf_of
 from privacy_release.lake.log import publications
 from privacy_release.lake.retract import retract
@@ -107,6 +107,18 @@ def test_a_changed_missing_or_added_file_is_named(key: SigningKey, made: bytes) 
         check(zipped(files | {"more.txt": b""}), [key.public])
     with pytest.raises(IntegrityError, match="signed index"):
         check(zipped({n: c for n, c in files.items() if n != INDEX}), [key.public])
+
+
+@pytest.mark.filterwarnings("ignore:Duplicate name")
+@pytest.mark.parametrize("more", [["opinion.txt"], [f"{n}.txt" for n in range(MOST)]], ids=["twice", "many"])
+def test_an_archive_has_few_files_and_each_name_once(key: SigningKey, made: bytes, more: list[str]) -> None:
+    """Of two files of one name, a reader may open the one that was not signed."""
+    target, signed = io.BytesIO(), files_of(made)
+    with zipfile.ZipFile(target, "w") as archive:
+        for name, content in [*((name, b"forged") for name in more), *signed.items()]:
+            archive.writestr(name, content)
+    with pytest.raises(IntegrityError, match="at most 100 files, each name once"):
+        check(target.getvalue(), [key.public])
 
 
 def test_an_index_of_another_key_or_kind_counts_for_nothing(

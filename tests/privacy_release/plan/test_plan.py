@@ -57,6 +57,12 @@ def test_a_private_release_looks_at_its_budget_before_it_reads_its_source(tmp_pa
     }
 
 
+def test_a_private_release_looks_at_its_budget_before_it_reads_a_register(tmp_path: Path) -> None:
+    register = {"uri": "voters.parquet", "columns": ["age"]}
+    waits = plan_of(specified(tmp_path, **PRIVATE, public_register=register)).before()
+    assert (waits["register"], waits["ingest"]) == ({"budget"}, {"register"})
+
+
 def test_each_of_several_tables_is_validated_before_the_release() -> None:
     (clinic,) = [path for path in SHIPPED if path.stem == "clinic_tables"]
     waits = plan_of(load_spec(clinic)).before()

@@ -171,6 +171,20 @@ def test_a_link_leads_to_the_class_of_where_it_leads(classes: Classes, source: P
         privacy_release.ingest(str(open_folder / "visits.parquet"), schema(), work)
 
 
+def test_all_files_of_a_folder_are_of_one_source(classes: Classes, source: Path, work: WorkArea) -> None:
+    (source.parent / "ward.parquet").write_bytes(source.read_bytes())
+    classes(
+        columns={"age": "quasi_identifier", "ill": "sensitive"},
+        sources=[
+            {"address": str(source), "columns": {"town": "insensitive"}},
+            {"address": str(source.parent / "*"), "columns": {"town": "identifier"}},
+        ],
+    )
+    assert privacy_release.ingest(str(source), schema(), work, label="one").source.classification
+    with pytest.raises(SpecError, match=r"must be of one source of the classification .*, got 2"):
+        privacy_release.ingest(str(source.parent / "*.parquet"), schema(), work)
+
+
 VIEWS = {
     "columns": {"age": "quasi_identifier", "ill": "sensitive"},
     "sources": [{"connection": "ward", "view": "public.visits", "columns": {"town": "insensitive"}}],

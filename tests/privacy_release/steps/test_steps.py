@@ -22,6 +22,7 @@ from privacy_engine.errors import (
     VerificationError,
 )
 from privacy_engine.progress import reporting_to
+from privacy_engine.tables.schema import DataSchema
 from privacy_engine.verification.policy import ReleasePolicy
 from privacy_engine.vocabulary import COUNTERFEITS
 from privacy_release.lake.store import Lake
@@ -60,7 +61,7 @@ def staged(once: Kept, work: WorkArea) -> StagedRelease:
     return once.copy(work)
 
 
-def policy(*require: dict[str, Any], **limits: float) -> ReleasePolicy:
+def policy(*require: dict[str, Any], **limits: Any) -> ReleasePolicy:
     return load_policy({"require": list(require) or [K, L], **limits})
 
 
@@ -319,6 +320,18 @@ def test_no_people_are_counted_where_a_class_tells_a_counterfeit(number: int, tm
     verify.require_no_counterfeits([str(tmp_path / "without")])
     with pytest.raises(VerificationError, match=r"1 record is in classes with counterfeits"):
         verify.require_no_counterfeits([str(tmp_path / "without"), str(tmp_path / "with")])
+
+
+def test_released_text_is_searched_in_every_file(tmp_path: Path) -> None:
+    notes = {"first": "better", "second": "see www.example.org/p/7", "third": "worse"}
+    for name, note in notes.items():
+        pd.DataFrame({"note": [note]}).to_parquet(tmp_path / name)
+    schema = DataSchema.from_dict({"note": {"role": "insensitive", "kind": "categorical"}})
+    files, rules = [str(tmp_path / name) for name in notes], policy(K, columns={"clean_text": True})
+    (found,) = verify.text_findings(files, schema, rules)
+    assert (found.rule, found.failing_rows) == ("columns: clean_text as released in note, url", 1)
+    (clean,) = verify.text_findings(files[::2], schema, rules)
+    assert clean.passed
 
 
 def test_staged_file_that_changed_after_verification_is_refused(staged: StagedRelease, lake: Lake) -> None:

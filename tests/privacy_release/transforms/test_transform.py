@@ -348,6 +348,11 @@ def test_only_a_query_that_looks_at_each_row_alone_precedes_random_answers(
         assert not made.source.transforms[0].row_by_row, label
         with pytest.raises(SpecError, match="independently"):
             answer(made, label)
+    # A later step of single records does not hide an earlier one that looked at others.
+    later = transform(made, work, sql(ALONE), label="later")
+    assert [step.row_by_row for step in later.source.transforms] == [False, True]
+    with pytest.raises(SpecError, match="independently"):
+        answer(later, "later")
     function = transform(table, work, FunctionStep(function=lambda records: records), label="function")
     with pytest.raises(SpecError, match="independently"):
         answer(function, "function")

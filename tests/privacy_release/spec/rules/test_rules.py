@@ -29,6 +29,7 @@ from privacy_release.spec.classification import read_classification
 from privacy_release.spec.floor import Floor
 from privacy_release.spec.rules.facts import NAMES, UNKNOWN, Declared, Facts, HistoryFacts, Promised, group_of
 from privacy_release.spec.rules.judge import RULES, judged, refuse
+from privacy_release.spec.sections.alerts import AlertsSpec
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -558,6 +559,21 @@ def test_a_fact_that_must_be_known_is_a_problem_where_it_is_not() -> None:
     with pytest.raises(ProblemsError, match="policy must be given if a budget pays"):
         refuse(Facts(), must=("policy",))
     refuse(Facts(policy=policy()), must=("policy",))
+
+
+def test_only_figures_that_are_public_anyway_have_limits_if_the_guarantee_hides_the_source() -> None:
+    figures = set(AlertsSpec.model_fields) - {"last", "budget"}
+    allowed = {name for name in figures if not judged(Facts(alerts=[name], method="latent_class")).problems}
+    assert allowed == {"rows", "k", "l", "t", "epsilon"}
+    assert not judged(Facts(alerts=sorted(figures), method="mondrian")).problems
+
+
+@pytest.mark.parametrize("option", [{"departures": "all"}, {"counterfeits": 0.1}])
+def test_an_attacker_who_subtracts_meets_no_departures_or_counterfeits(option: dict[str, Any]) -> None:
+    known = Facts(policy=ReleasePolicy(across=(Republication(k=2),)), method="mondrian")
+    assert not judged(replace(known, history=HistoryFacts())).problems
+    (problem,) = judged(replace(known, history=HistoryFacts(**option))).problems
+    assert f"history.{next(iter(option))} cannot be combined" in problem.text
 
 
 def test_another_error_than_of_a_file_is_raised_only_where_nothing_else_is_wrong() -> None:
