@@ -1,7 +1,4 @@
-"""Search an ingested table for outliers. Only counts are reported; scores stay with the records.
-
-The module also states what removed outliers mean for a release: its manifest, its figures and its claims.
-"""
+"""Search an ingested table for outliers. Only counts are reported; scores stay with the records."""
 
 from collections.abc import Mapping
 from dataclasses import replace
@@ -109,6 +106,3 @@ def _without(
     write_private(aside, parquet_bytes(frame[found.flags]))
     left = with_records(table, frame, ~found.flags, kept, work.path(f"{label}.persons.parquet"))
     return left, str(aside)
-
-
-# Figures that are shares of lost quasi-identifier cells. A suppressed record has lost all of its cells.

@@ -150,9 +150,14 @@ def test_an_archive_of_another_table_or_of_an_older_publication_is_refused(
     with pytest.raises(IntegrityError, match="of table people, not of private"):
         require_of_release(found, shared.table("private"))
     lake = Lake(root=str(tmp_path / "lake"))
-    publish_people(tmp_path / "people", lake, k=7)
+    publish_people(tmp_path / "people", lake)
+    older = check(pack(lake.table("people"), "1", [key], pdf=False), [key.public])
+    publish_people(tmp_path / "people", lake, k=7, run_key="another")
     with pytest.raises(IntegrityError, match="published again"):
-        require_of_release(found, lake.table("people"))
+        require_of_release(older, lake.table("people"))
+    require_of_release(
+        check(pack(lake.table("people"), "1", [key], pdf=False), [key.public]), lake.table("people")
+    )
     retract(lake.table("people"), "1", "a test")
     with pytest.raises(PublishError, match="retracted"):
         require_of_release(found, lake.table("people"))
